@@ -1,0 +1,123 @@
+// The engine's public face: token ids in, token events out. Text (templates, tokenizers, stop strings) lives above it.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "isotope/options.h"
+#include "isotope/result.h"
+#include "isotope/token_mask.h"
+
+namespace isotope {
+
+/// What the model's files say about its vocabulary and chat format; plain facts, so that the text layer needs no file reader.
+struct VocabSource {
+  std::string tokenizer_json;   ///< content of tokenizer.json, or empty
+  std::string tokenizer_config_json, generation_config_json, special_tokens_map_json;
+  // From GGUF metadata (tokenizer.ggml.*); used when tokenizer_json is empty.
+  std::string gguf_model, gguf_pre;          ///< "gpt2", "llama", "bert", "t5" … and the pre-tokenizer name
+  std::vector<std::string> tokens, merges;
+  std::vector<float> scores;
+  std::vector<int32_t> token_types;          ///< 1 normal 2 unknown 3 control 4 user-defined 5 unused 6 byte
+  int32_t bos_id = -1, eos_id = -1, eot_id = -1, unk_id = -1, pad_id = -1;
+  std::optional<bool> add_bos, add_eos, add_space_prefix, remove_extra_whitespaces;
+  std::string precompiled_charsmap;          ///< raw bytes (Unigram normalizer)
+  std::string chat_template;                 ///< tokenizer.chat_template or chat_template.jinja
+  std::vector<std::pair<std::string, std::string>> named_templates;  ///< "tool_use" …
+  int64_t vocab_size = 0;                    ///< rows of the output head
+};
+
+struct ModelInfo {
+  std::string name, architecture, path, file_type;  ///< file_type: "Q4_K_M", "bf16" …
+  int64_t layers = 0, hidden = 0, vocab = 0, parameters = 0, weight_bytes = 0;
+  int64_t context_length = 0;     ///< what the model was trained for
+  int64_t max_model_len = 0;      ///< what this engine serves
+  int64_t kv_bytes_per_token = 0;
+  std::vector<int32_t> eos_ids;   ///< all end-of-generation tokens the files name
+  std::string fingerprint;        ///< system_fingerprint: binary, ISA, KV type and lever set, hashed
+};
+
+enum class FinishReason { none, stop, length, abort, error };
+
+struct TokenLogprob {
+  int32_t token = -1;
+  float logprob = 0;  ///< natural log; never -inf or NaN (floor -9999)
+  int32_t rank = 0;   ///< 1 = most likely
+};
+
+/// Delivered on the engine thread; the sink must return at once (post it elsewhere). After `finish != none` no more events come for the id.
+struct TokenEvent {
+  uint64_t id = 0;
+  std::span<const int32_t> tokens;                         ///< new tokens of this step; valid during the call
+  std::span<const TokenLogprob> logprobs;                  ///< per new token when asked: the chosen one
+  std::span<const std::vector<TokenLogprob>> top_logprobs; ///< per new token: most likely first
+  std::span<const std::vector<TokenLogprob>> prompt_logprobs;  ///< once, with the first event: [prompt], [0] empty; [i][0] = the prompt's own token
+  FinishReason finish = FinishReason::none;
+  int32_t stop_token = -1;                                 ///< the end token that stopped it (not part of `tokens`), or -1
+  std::optional<Error> error;
+};
+using TokenSink = std::function<void(const TokenEvent&)>;
+
+/// What shaped a request; complete once it has finished. Times in seconds.
+struct RequestStats {
+  int64_t prompt_tokens = 0, cached_tokens = 0, output_tokens = 0;
+  int chunks = 0, preemptions = 0;
+  double queue_s = 0, prefill_s = 0, decode_s = 0, ttft_s = 0;
+  double cumulative_logprob = 0;
+  uint64_t seed = 0;
+};
+
+struct Request {
+  uint64_t id = 0;                 ///< chosen by the caller, unique while alive
+  std::vector<int32_t> prompt;
+  SamplingParams sampling;
+  int priority = 0;                ///< lower runs first
+  std::string cache_salt;
+  bool use_prefix_cache = true;
+  std::unique_ptr<TokenMask> mask; ///< grammar, or null
+  TokenSink sink;
+};
+
+struct EngineStats {
+  int64_t running = 0, waiting = 0;
+  int64_t blocks_total = 0, blocks_free = 0, blocks_evictable = 0;   ///< of the first KV group
+  int64_t steps = 0, preemptions = 0, prompt_tokens = 0, generation_tokens = 0;
+  int64_t prefix_queries = 0, prefix_hits = 0;                       ///< in tokens
+  double last_step_age_s = 0;
+};
+
+struct LoadProgress {
+  std::string phase;       ///< "reading", "packing" …
+  int64_t done = 0, total = 0;  ///< bytes
+};
+
+namespace levers { class Levers; }  // src/levers: an engine gets the resolved settings, it never reads the environment
+
+class Engine {
+ public:
+  /// Loads the model. `progress` may be null. Fails with what, where and remedy; never throws.
+  static Result<std::unique_ptr<Engine>> open(const EngineOptions&, const levers::Levers&, std::function<void(const LoadProgress&)> progress = {});
+  virtual ~Engine() = default;
+
+  virtual const ModelInfo& info() const = 0;
+  virtual const VocabSource& vocab() const = 0;
+
+  /// Validates and queues. Thread-safe. The sink gets exactly one final event for each request that was accepted.
+  virtual Result<void> submit(Request) = 0;
+  /// Ends a request (client gone, stop string found). Thread-safe; unknown ids are ignored. The final event has the given reason.
+  virtual void finish(uint64_t id, FinishReason reason) = 0;
+  virtual std::optional<RequestStats> stats(uint64_t id) const = 0;  ///< running, or among the last 4096 finished
+  virtual EngineStats stats() const = 0;                             ///< never waits for a step
+  virtual Result<void> reset_prefix_cache() = 0;
+  /// Stops admitting, lets running requests end until `drain_s` is over, aborts the rest. Idempotent.
+  virtual void shutdown(double drain_s) = 0;
+  /// Prometheus text of the engine's own metrics.
+  virtual std::string metrics() const = 0;
+};
+
+}  // namespace isotope

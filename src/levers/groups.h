@@ -1,0 +1,19 @@
+// The resolved settings of each group as plain structs; components take the one they need by const reference.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+namespace isotope::levers {
+
+struct Loading {
+  bool disable_mmap = false;        ///< ATOM_DISABLE_MMAP
+  int num_threads = 16;             ///< ATOM_LOADER_NUM_THREADS
+  bool strict_coverage = true;      ///< ATOM_LOADER_STRICT_COVERAGE
+  bool prefetch = true;             ///< ATOM_LOADER_PREFETCH
+  int prefetch_threads = 4;         ///< ATOM_LOADER_PREFETCH_THREADS
+  int prefetch_block_mb = 16;       ///< ATOM_LOADER_PREFETCH_BLOCK_MB
+  bool fadvise = false;             ///< ATOM_LOADER_FADVISE
+};
+
+}  // namespace isotope::levers

@@ -1,0 +1,42 @@
+// One frozen configuration, parsed once from GGUF keys or config.json; derived numbers are computed here and nowhere else. Nothing is guessed: an
+// unknown activation, rope type or layer type is an error that names key and value.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "isotope/result.h"
+#include "ops/ops.h"
+
+namespace isotope::weights { class Checkpoint; }
+
+namespace isotope::models {
+
+struct LayerConfig {
+  int64_t window = 0;        ///< 0 = full attention
+  bool rope = true;          ///< false = NoPE layer
+  int rope_index = 0;        ///< which of ModelConfig::ropes
+};
+
+struct ModelConfig {
+  std::string arch;          ///< row of the architecture list: "llama", "qwen2", "gemma3" …
+  int64_t layers = 0, hidden = 0, ffn = 0, vocab = 0, context_length = 0;
+  int heads = 0, kv_heads = 0, head_dim = 0;
+  float norm_eps = 0;
+  ops::Activation act = ops::Activation::silu;
+  float attn_scale = 0;      ///< multiplied into q·k
+  float attn_softcap = 0, final_softcap = 0;
+  float embed_scale = 1, residual_scale = 1, logit_scale = 1;  ///< logits are multiplied by logit_scale
+  bool tied_head = false;
+  std::vector<ops::Rope> ropes;
+  std::vector<LayerConfig> layer;  ///< [layers]
+  std::vector<int32_t> eos_ids;
+  int32_t bos_id = -1;
+};
+
+/// `overrides`: --hf-overrides, JSON values by key. `served_len`: what the engine will serve at most (longrope chooses by it); 0 = context_length.
+Result<ModelConfig> parse_config(const weights::Checkpoint&, const std::map<std::string, std::string>& overrides = {}, int64_t served_len = 0);
+
+}  // namespace isotope::models

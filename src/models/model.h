@@ -1,0 +1,37 @@
+// What an architecture implements: its weights, its KV groups and one forward pass.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "isotope/engine.h"
+#include "models/config.h"
+#include "ops/ops.h"
+#include "weights/checkpoint.h"
+
+namespace isotope::models {
+
+/// Sees the hidden state after the embeddings (0), after each layer (i) and after the final norm (last). For `logits --hidden`, dumps and tests.
+using HiddenTap = std::function<void(int index, ops::Tensor)>;
+
+class Model {
+ public:
+  virtual ~Model() = default;
+  const ModelConfig& config() const { return config_; }
+  const std::vector<ops::KvGroupSpec>& kv_groups() const { return groups_; }
+  const std::vector<ops::KvLayerSpec>& kv_layers() const { return layers_; }
+  /// Runs one step; ops.begin(batch, kv) has been called. Returns logits [R, V] for batch.logit_rows.
+  virtual ops::Tensor forward(ops::Ops&, const ops::Batch&, const HiddenTap* tap = nullptr) const = 0;
+
+ protected:
+  ModelConfig config_;
+  std::vector<ops::KvGroupSpec> groups_;
+  std::vector<ops::KvLayerSpec> layers_;
+};
+
+/// Builds the architecture that the checkpoint names and loads its weights in parallel. Unknown names list the supported ones.
+Result<std::unique_ptr<Model>> load_model(const weights::Checkpoint&, ops::Ops&, const levers::Loading&, const ModelConfig&,
+                                          const std::function<void(const LoadProgress&)>& progress = {});
+
+}  // namespace isotope::models

@@ -1,0 +1,30 @@
+// One step's work as a value that is passed. Prefill chunks and decode rows are the same thing.
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+namespace isotope::ops {
+
+/// Flat batch: T tokens of S sequences. Sequence s owns rows [query_start[s], query_start[s+1]).
+struct Batch {
+  std::span<const int32_t> tokens;       ///< [T]
+  std::span<const int32_t> positions;    ///< [T] absolute; consecutive within a sequence
+  std::span<const int32_t> query_start;  ///< [S+1]
+  std::span<const int32_t> context_len;  ///< [S] tokens of the sequence in the cache once this step's tokens are written
+  std::span<const int32_t> logit_rows;   ///< [R] rows of T whose logits are wanted, ascending
+
+  /// One for each KV group of the model (full, each sliding window …).
+  struct Group {
+    const int32_t* block_table = nullptr;  ///< [S, table_stride] block ids; -1 = freed (outside the window), never read
+    int64_t table_stride = 0;
+    std::span<const int32_t> slots;        ///< [T] where each token's KV goes: block id * block size + offset
+  };
+  std::span<const Group> groups;
+
+  int64_t T() const { return int64_t(tokens.size()); }
+  int64_t S() const { return int64_t(context_len.size()); }
+  int64_t R() const { return int64_t(logit_rows.size()); }
+};
+
+}  // namespace isotope::ops

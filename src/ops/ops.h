@@ -1,0 +1,143 @@
+// What a model calls. One interface with a CPU and (later) a CUDA implementation; models never mention an ISA, a device or a thread.
+// Shape letters: T tokens in the step, R rows that need logits, D hidden, H query heads, K kv heads, d head size, F ffn, V vocab.
+// Every method's result for a row depends on that row (and the KV it may see) alone, never on T, R or the neighbours: contract 1.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "isotope/options.h"
+#include "ops/batch.h"
+#include "tensor/tensor.h"
+
+namespace isotope::ops {
+
+using tensor::HostTensor;
+using tensor::Tensor;
+
+/// A packed weight [n, k] in the checkpoint's own format. Made by Ops::pack, owned by whoever holds it; move-only.
+class Weight {
+ public:
+  virtual ~Weight() = default;
+  int64_t n = 0, k = 0;
+  tensor::DType dtype{};
+  size_t bytes = 0;  ///< resident
+};
+
+/// y = x·Wᵀ + bias
+struct Linear {
+  std::unique_ptr<Weight> w;
+  std::vector<float> bias;  ///< [n] or empty
+  explicit operator bool() const { return w != nullptr; }
+};
+
+enum class Activation { silu, gelu_tanh, gelu, relu, relu2 };
+
+/// Rotary embedding: per-dimension inverse frequencies are computed by the model's config, so that every scaling law is data here.
+struct Rope {
+  std::vector<float> inv_freq;        ///< [rot/2]
+  std::vector<float> inv_freq_long;   ///< longrope only: taken instead of inv_freq when the served length is above long_from
+  int64_t long_from = 0;              ///< longrope: original context length; the choice is made once for the process (contract 1), as vLLM does
+  float scale = 1.0f;                 ///< attention factor multiplied into cos and sin
+  int rot = 0;                        ///< rotated dimensions (<= d), the first `rot` of each head
+  bool interleaved = false;           ///< pairs (2i, 2i+1) instead of (i, i + rot/2)
+};
+
+struct KvGroupSpec {
+  enum class Kind { full, sliding } kind = Kind::full;
+  int64_t window = 0;  ///< sliding: a query at p sees keys in (p - window, p]
+  int layers = 0;      ///< how many model layers store KV in this group
+};
+
+/// Storage shape of one layer's KV.
+struct KvLayerSpec {
+  int group = 0;
+  int kv_heads = 0;
+  int head_dim = 0;
+};
+
+/// All KV storage of a model on one device. Layout inside is the backend's own.
+class KvCache {
+ public:
+  virtual ~KvCache() = default;
+  int block_size = 16;
+  KvType type = KvType::bf16;
+  std::vector<int64_t> blocks;  ///< per group
+  size_t bytes = 0;
+  /// Copies one block within a group for all its layers (copy-on-write).
+  virtual void copy_block(int group, int32_t from, int32_t to) = 0;
+  /// Raw bytes of one block of one layer, for offload, dumps and KV poison.
+  virtual std::span<std::byte> block_bytes(int layer, int32_t block) = 0;
+};
+
+struct AttentionArgs {
+  Tensor q, k, v;       ///< [T, H*d], [T, K*d], [T, K*d]; q and k already rotated
+  int layer = 0;
+  int heads = 0, kv_heads = 0, head_dim = 0;
+  float scale = 1.0f;   ///< multiplied into q·k
+  float softcap = 0.0f; ///< 0 = none; s = cap * tanh(s / cap)
+  int64_t window = 0;   ///< 0 = full
+  std::span<const float> sinks = {};  ///< [H] or empty
+};
+
+struct SwitchSet;  // fusion levers, resolved
+
+class Ops {
+ public:
+  virtual ~Ops() = default;
+
+  // ---- weights --------------------------------------------------------------------------------------------------------------
+  /// Packs a weight [n, k] for this device. `rows`, if not empty, selects and orders source rows (fused and permuted tensors). With Precision::exact
+  /// the weight is held as float32. Fails for formats without a kernel, by name. Thread-safe.
+  virtual Result<std::unique_ptr<Weight>> pack(const HostTensor&, std::span<const int32_t> rows = {}) = 0;
+
+  // ---- one step -------------------------------------------------------------------------------------------------------------
+  /// Starts a step: gives back all tensors of the last one and fixes the batch that attention sees.
+  virtual void begin(const Batch&, KvCache*) = 0;
+  virtual Tensor empty(int64_t rows, int64_t cols) = 0;  ///< uninitialised, valid until the next begin()
+
+  virtual Tensor embed(const Weight& table, float scale) = 0;                         ///< rows of the batch's tokens: [T, D]
+  virtual Tensor linear(Tensor x, const Linear&) = 0;                                 ///< [T, k] -> [T, n]
+  /// Several projections of one input; activations are quantized once. Same bits as calling linear() for each.
+  virtual void linear_n(Tensor x, std::span<const Linear* const> ws, std::span<Tensor> outs) = 0;
+  virtual Tensor rms_norm(Tensor x, std::span<const float> weight, float eps) = 0;    ///< weight [D] (already 1+w for Gemma); empty = none
+  virtual void head_norm(Tensor x, int head_dim, std::span<const float> weight, float eps) = 0;  ///< in place, each head by itself; weight [d]
+  virtual void rope(Tensor x, int head_dim, const Rope&) = 0;                         ///< in place, at the batch's positions
+  virtual Tensor attention(const AttentionArgs&) = 0;                                 ///< writes k and v to the cache, attends: [T, H*d]
+  virtual Tensor act_mul(Tensor gate, Tensor up, Activation) = 0;                     ///< act(gate) * up
+  virtual void add(Tensor x, Tensor y, float scale = 1.0f) = 0;                       ///< x += scale * y
+  virtual void scale(Tensor x, float s) = 0;
+  virtual void softcap(Tensor x, float cap) = 0;                                      ///< x = cap * tanh(x / cap)
+  virtual Tensor gather(Tensor x, std::span<const int32_t> rows) = 0;                 ///< [R, D]
+
+  // ---- fused forms: the composed form by default, overridden by a backend; they agree bit for bit ------------------------------
+  virtual Tensor add_rms_norm(Tensor x, Tensor y, std::span<const float> weight, float eps) { add(x, y); return rms_norm(x, weight, eps); }
+  virtual Tensor linear_act(Tensor x, const Linear& gate, const Linear& up, Activation a) {
+    const Linear* w[2] = {&gate, &up};
+    Tensor o[2];
+    linear_n(x, w, o);
+    return act_mul(o[0], o[1], a);
+  }
+
+  // ---- KV storage -----------------------------------------------------------------------------------------------------------
+  virtual Result<std::unique_ptr<KvCache>> make_kv(std::span<const KvLayerSpec> layers, std::span<const int64_t> blocks_per_group, int block_size,
+                                                   KvType) = 0;
+  /// Bytes of one block of one group over all its layers.
+  virtual size_t kv_block_bytes(std::span<const KvLayerSpec> layers, int group, int block_size, KvType) const = 0;
+
+  virtual std::string describe() const = 0;  ///< "cpu avx512_vnni, 2 threads": goes to the log and the fingerprint
+};
+
+struct CpuOpsOptions {
+  int threads = 0;           ///< 0 = one a physical core
+  std::string isa;           ///< empty = best
+  Precision precision = Precision::fast;
+  bool pin = true;
+};
+Result<std::unique_ptr<Ops>> make_cpu_ops(const CpuOpsOptions&);
+
+}  // namespace isotope::ops

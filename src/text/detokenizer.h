@@ -1,0 +1,47 @@
+// Incremental decoding: what is emitted is always whole UTF-8, and the pieces concatenate to decode() of all ids.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "text/tokenizer.h"
+
+namespace isotope::text {
+
+class Detokenizer {
+ public:
+  Detokenizer(const Tokenizer&, bool skip_special);
+  /// For text that continues a prompt (completions): earlier ids give the decoder its context (leading-space rules) without being emitted.
+  void prime(std::span<const int32_t> context);
+  /// Text that has become certain with this token; may be empty. Cost does not grow with the number of tokens so far; a byte that can no longer become
+  /// a character is emitted as U+FFFD at once.
+  std::string add(int32_t token);
+  /// The incomplete tail, as U+FFFD per maximal invalid part.
+  std::string finish();
+
+ private:
+  const Tokenizer* tok_;
+  bool skip_special_;
+  std::vector<int32_t> window_;
+  size_t emitted_ = 0;
+};
+
+/// Finds stop strings in a growing text. Text is held back only while it may still become a stop string.
+class StopMatcher {
+ public:
+  explicit StopMatcher(std::vector<std::string> stops, bool include_stop = false);
+  /// Returns text that may be sent now. Once a stop string was found, returns the text before it (and the string itself if asked) and nothing more after.
+  std::string add(std::string_view text);
+  std::string finish();                       ///< held text when generation ended otherwise
+  bool stopped() const { return found_ >= 0; }
+  const std::string* matched() const { return found_ < 0 ? nullptr : &stops_[size_t(found_)]; }
+
+ private:
+  std::vector<std::string> stops_;
+  std::string held_;
+  bool include_;
+  int found_ = -1;
+};
+
+}  // namespace isotope::text
