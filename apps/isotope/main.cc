@@ -1,12 +1,30 @@
-// The program. One file for each subcommand.
-#include <CLI/CLI.hpp>
+// The program. One file for each subcommand; each is named once in the list below.
 #include <cstdio>
 
+#include "commands.h"
+
+namespace isotope::app {
+
+int report(const Error& e) {
+  std::fprintf(stderr, "isotope: %s\n", e.message().c_str());
+  return e.code == Code::invalid_argument ? 2 : 1;
+}
+
+}  // namespace isotope::app
+
 int main(int argc, char** argv) {
+  using namespace isotope::app;
   CLI::App app{"Isotope: an LLM serving engine that runs as one native program"};
+  Context context;
   app.set_version_flag("--version", "isotope " ISOTOPE_VERSION);
+  app.add_option("--set", context.set, "set a lever: NAME=VALUE (repeatable)");
+  app.add_option("--config", context.config_file, "settings file, TOML or JSON");
+  app.add_flag("--strict-levers", context.strict_levers, "stop on any doubtful setting");
   app.require_subcommand(0, 1);
+  app.fallthrough();
+  // add_run(app, context); add_serve(app, context); …
   CLI11_PARSE(app, argc, argv);
-  if (app.get_subcommands().empty()) std::fputs(app.help().c_str(), stdout);
+  if (context.run) return context.run();
+  std::fputs(app.help().c_str(), stdout);
   return 0;
 }

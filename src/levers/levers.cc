@@ -1,0 +1,7 @@
+#include "levers/levers.h"
+
+namespace isotope::levers {
+
+Levers Levers::defaults() { return Levers{}; }
+
+}  // namespace isotope::levers
