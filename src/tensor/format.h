@@ -47,5 +47,8 @@ float f16_to_f32(uint16_t) noexcept;
 uint16_t f32_to_f16(float) noexcept;   ///< round to nearest even
 inline float bf16_to_f32(uint16_t h) noexcept { uint32_t u = uint32_t(h) << 16; float f; __builtin_memcpy(&f, &u, 4); return f; }
 uint16_t f32_to_bf16(float) noexcept;  ///< round to nearest even, NaN stays NaN
+float f8_e4m3_to_f32(uint8_t) noexcept;  ///< OCP E4M3: no infinity, 0x7f and 0xff are NaN, largest 448
+float f8_e5m2_to_f32(uint8_t) noexcept;  ///< OCP E5M2: the upper half of an IEEE half
+float f8_e8m0_to_f32(uint8_t) noexcept;  ///< OCP MX scale: 2^(b-127), 0xff is NaN
 
 }  // namespace isotope::tensor
