@@ -58,7 +58,9 @@ struct TokenEvent {
   std::span<const std::vector<TokenLogprob>> top_logprobs; ///< per new token: most likely first
   std::span<const std::vector<TokenLogprob>> prompt_logprobs;  ///< once, with the first event: [prompt], [0] empty; [i][0] = the prompt's own token
   FinishReason finish = FinishReason::none;
-  int32_t stop_token = -1;                                 ///< the end token that stopped it (not part of `tokens`), or -1
+  /// The end token that stopped it (not part of `tokens`), or -1. When log-probabilities were asked, `logprobs` and `top_logprobs` then have one
+  /// entry more than `tokens`: the end token's. (Evaluations that score one generated token rely on it, also when that token ends the text.)
+  int32_t stop_token = -1;
   std::optional<Error> error;
 };
 using TokenSink = std::function<void(const TokenEvent&)>;
