@@ -3,15 +3,18 @@
 
 #include <CLI/CLI.hpp>
 #include <functional>
+#include <map>
 #include <string>
 #include <vector>
 
 #include "isotope/result.h"
+#include "levers/levers.h"
 
 namespace isotope::app {
 
 struct Context {
   std::function<int()> run;                  ///< set by the chosen subcommand's callback; its value is the exit status
+  std::map<std::string, std::string> environment;  ///< read once by main
   std::vector<std::string> set;              ///< --set NAME=VALUE
   std::string config_file;                   ///< --config
   bool strict_levers = false;                ///< --strict-levers
@@ -19,5 +22,9 @@ struct Context {
 
 /// Exit statuses: 0 done, 1 failed (message on stderr), 2 wrong usage.
 int report(const Error& e);
+/// The settings of this invocation: --set, environment, --config, defaults.
+Result<levers::Levers> resolve_levers(const Context&);
+
+void add_levers(CLI::App&, Context&);
 
 }  // namespace isotope::app

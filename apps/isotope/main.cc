@@ -2,6 +2,7 @@
 #include <cstdio>
 
 #include "commands.h"
+#include "levers/environment.h"
 
 namespace isotope::app {
 
@@ -16,13 +17,14 @@ int main(int argc, char** argv) {
   using namespace isotope::app;
   CLI::App app{"Isotope: an LLM serving engine that runs as one native program"};
   Context context;
+  context.environment = isotope::levers::read_environment();
   app.set_version_flag("--version", "isotope " ISOTOPE_VERSION);
   app.add_option("--set", context.set, "set a lever: NAME=VALUE (repeatable)");
   app.add_option("--config", context.config_file, "settings file, TOML or JSON");
   app.add_flag("--strict-levers", context.strict_levers, "stop on any doubtful setting");
   app.require_subcommand(0, 1);
   app.fallthrough();
-  // add_run(app, context); add_serve(app, context); …
+  add_levers(app, context);
   CLI11_PARSE(app, argc, argv);
   if (context.run) return context.run();
   std::fputs(app.help().c_str(), stdout);

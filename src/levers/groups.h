@@ -1,19 +1,30 @@
-// The resolved settings of each group as plain structs; components take the one they need by const reference.
+// The resolved settings of each group as plain structs; components take the one they need by const reference. bindings.cc fills them.
 #pragma once
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 namespace isotope::levers {
 
 struct Loading {
-  bool disable_mmap = false;        ///< ATOM_DISABLE_MMAP
-  int num_threads = 16;             ///< ATOM_LOADER_NUM_THREADS
-  bool strict_coverage = true;      ///< ATOM_LOADER_STRICT_COVERAGE
-  bool prefetch = true;             ///< ATOM_LOADER_PREFETCH
-  int prefetch_threads = 4;         ///< ATOM_LOADER_PREFETCH_THREADS
-  int prefetch_block_mb = 16;       ///< ATOM_LOADER_PREFETCH_BLOCK_MB
-  bool fadvise = false;             ///< ATOM_LOADER_FADVISE
+  bool disable_mmap = false;     ///< ATOM_DISABLE_MMAP
+  int num_threads = 16;          ///< ATOM_LOADER_NUM_THREADS
+  bool strict_coverage = true;   ///< ATOM_LOADER_STRICT_COVERAGE
+  bool prefetch = true;          ///< ATOM_LOADER_PREFETCH
+  int prefetch_threads = 4;      ///< ATOM_LOADER_PREFETCH_THREADS
+  int prefetch_block_mb = 16;    ///< ATOM_LOADER_PREFETCH_BLOCK_MB
+  bool fadvise = false;          ///< ATOM_LOADER_FADVISE
+};
+
+struct Cpu {
+  std::string isa;               ///< ISOTOPE_CPU_ISA; empty = best
+  int threads = 0;               ///< ISOTOPE_CPU_THREADS; 0 = one a physical core
+};
+
+struct Program {
+  std::string api_key;           ///< ISOTOPE_API_KEY
+  std::string log_level = "info";///< ISOTOPE_LOG_LEVEL
 };
 
 }  // namespace isotope::levers

@@ -1,0 +1,41 @@
+#include "levers/bindings.h"
+
+#include <charconv>
+
+namespace isotope::levers {
+
+namespace {
+
+// Values are canonical here (parse.cc), so conversion cannot fail.
+void store(bool& field, std::string_view v) { field = v == "true"; }
+void store(std::string& field, std::string_view v) { field = v; }
+void store(int& field, std::string_view v) { std::from_chars(v.data(), v.data() + v.size(), field); }
+
+template <auto Part, auto Field>
+void set(AllGroups& g, std::string_view v) {
+  store((g.*Part).*Field, v);
+}
+
+constexpr auto L = &AllGroups::loading;
+constexpr auto C = &AllGroups::cpu;
+constexpr auto P = &AllGroups::program;
+
+constexpr Binding kBindings[] = {
+    {"ATOM_DISABLE_MMAP", Group::loading, set<L, &Loading::disable_mmap>},
+    {"ATOM_LOADER_NUM_THREADS", Group::loading, set<L, &Loading::num_threads>},
+    {"ATOM_LOADER_STRICT_COVERAGE", Group::loading, set<L, &Loading::strict_coverage>},
+    {"ATOM_LOADER_PREFETCH", Group::loading, set<L, &Loading::prefetch>},
+    {"ATOM_LOADER_PREFETCH_THREADS", Group::loading, set<L, &Loading::prefetch_threads>},
+    {"ATOM_LOADER_PREFETCH_BLOCK_MB", Group::loading, set<L, &Loading::prefetch_block_mb>},
+    {"ATOM_LOADER_FADVISE", Group::loading, set<L, &Loading::fadvise>},
+    {"ISOTOPE_CPU_ISA", Group::cpu, set<C, &Cpu::isa>},
+    {"ISOTOPE_CPU_THREADS", Group::cpu, set<C, &Cpu::threads>},
+    {"ISOTOPE_API_KEY", Group::program, set<P, &Program::api_key>},
+    {"ISOTOPE_LOG_LEVEL", Group::program, set<P, &Program::log_level>},
+};
+
+}  // namespace
+
+std::span<const Binding> bindings() { return kBindings; }
+
+}  // namespace isotope::levers

@@ -1,0 +1,26 @@
+// Which row fills which field. A row without a binding has no consumer yet and is listed as planned.
+#pragma once
+
+#include <span>
+#include <string_view>
+
+#include "levers/groups.h"
+
+namespace isotope::levers {
+
+struct AllGroups {
+  Loading loading;
+  Cpu cpu;
+  Program program;
+};
+
+enum class Group : uint8_t { loading, cpu, program, count_ };
+
+struct Binding {
+  std::string_view name;
+  Group group;
+  void (*set)(AllGroups&, std::string_view value);
+};
+std::span<const Binding> bindings();
+
+}  // namespace isotope::levers
