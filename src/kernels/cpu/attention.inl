@@ -1,0 +1,7 @@
+namespace isotope::kernels::cpu {
+namespace {
+
+constexpr AttentionKernels kAttention = {};
+
+}  // namespace
+}  // namespace isotope::kernels::cpu

@@ -1,0 +1,8 @@
+// Weights times activations.
+#pragma once
+
+namespace isotope::kernels::cpu {
+
+struct GemmKernels {};
+
+}  // namespace isotope::kernels::cpu

@@ -1,0 +1,7 @@
+namespace isotope::kernels::cpu {
+namespace {
+
+constexpr GemmKernels kGemm = {};
+
+}  // namespace
+}  // namespace isotope::kernels::cpu

@@ -1,0 +1,95 @@
+#include "kernels/cpu/pick.h"
+
+#include <fmt/format.h>
+
+#include <span>
+
+#if defined(__x86_64__)
+#include <cpuid.h>
+#endif
+
+namespace isotope::kernels::cpu {
+
+namespace {
+
+struct Feature {
+  std::string_view name;
+  bool (*present)();
+};
+
+struct Candidate {
+  const KernelTable* table;
+  std::span<const Feature> needs;
+};
+
+#if defined(__x86_64__)
+// __builtin_cpu_supports also asks the operating system for the wide registers. It has no name for f16c in clang 14.
+bool has_f16c() {
+  unsigned a, b, c, d;
+  return __get_cpuid(1, &a, &b, &c, &d) && (c & bit_F16C);
+}
+constexpr Feature kAvx2[] = {
+    {"avx2", [] { return bool(__builtin_cpu_supports("avx2")); }},
+    {"fma", [] { return bool(__builtin_cpu_supports("fma")); }},
+    {"f16c", has_f16c},
+    {"bmi2", [] { return bool(__builtin_cpu_supports("bmi2")); }},
+};
+constexpr Feature kAvx512Vnni[] = {
+    kAvx2[0], kAvx2[1], kAvx2[2], kAvx2[3],
+    {"avx512f", [] { return bool(__builtin_cpu_supports("avx512f")); }},
+    {"avx512bw", [] { return bool(__builtin_cpu_supports("avx512bw")); }},
+    {"avx512dq", [] { return bool(__builtin_cpu_supports("avx512dq")); }},
+    {"avx512vl", [] { return bool(__builtin_cpu_supports("avx512vl")); }},
+    {"avx512_vnni", [] { return bool(__builtin_cpu_supports("avx512vnni")); }},
+};
+#endif
+
+std::span<const Candidate> best_first() {
+  static const Candidate list[] = {
+#if defined(__x86_64__)
+      {&table_avx512_vnni, kAvx512Vnni},
+      {&table_avx2, kAvx2},
+#endif
+      {&table_scalar, {}},
+  };
+  return list;
+}
+
+std::string join(std::string text, std::string_view word) {
+  if (!text.empty()) text += ' ';
+  return text.append(word);
+}
+
+IsaState state(const Candidate& c) {
+  std::string has, lacks;
+  for (const Feature& f : c.needs) {
+    std::string& list = f.present() ? has : lacks;
+    list = join(std::move(list), f.name);
+  }
+  const bool ok = lacks.empty();
+  return {c.table->isa, c.table, ok, !ok ? "this CPU lacks " + lacks : has.empty() ? "runs anywhere" : "this CPU has " + has};
+}
+
+}  // namespace
+
+std::vector<IsaState> isa_candidates() {
+  std::vector<IsaState> r;
+  for (const Candidate& c : best_first()) r.push_back(state(c));
+  return r;
+}
+
+Result<const KernelTable*> pick_isa(std::string_view forced, std::string_view source) {
+  std::string list, unrunnable;
+  for (const IsaState& s : isa_candidates()) {
+    const bool wanted = forced.empty() || forced == s.isa;
+    if (wanted && s.runnable) return s.table;
+    if (wanted && !forced.empty()) unrunnable = s.reason;
+    list += fmt::format("{}{} ({})", list.empty() ? "" : ", ", s.isa, s.reason);
+  }
+  std::string remedy = "leave it empty for the best one, or choose one that runs here: " + list;
+  if (!unrunnable.empty())
+    return fail(Code::unsupported, fmt::format("instruction set '{}' cannot run: {}", forced, unrunnable), std::string(source), std::move(remedy));
+  return fail(Code::invalid_argument, fmt::format("unknown instruction set '{}'", forced), std::string(source), std::move(remedy));
+}
+
+}  // namespace isotope::kernels::cpu

@@ -1,0 +1,148 @@
+// One zmm register holds the sixteen lanes.
+#pragma once
+
+#include <immintrin.h>
+
+#include <cstdint>
+
+namespace isotope::kernels::cpu {
+namespace {
+
+constexpr const char* kSimd = "avx512";
+struct f32x16 { __m512 v; };
+struct i32x16 { __m512i v; };
+struct m16 { __mmask16 v; };
+struct u8x64 { __m512i v; };
+
+inline __mmask16 mask_n(int n) { return __mmask16((1u << n) - 1u); }  // REQUIRES: 0 <= n <= 16
+inline f32x16 set1(float x) { return {_mm512_set1_ps(x)}; }
+inline i32x16 set1(int32_t x) { return {_mm512_set1_epi32(x)}; }
+inline f32x16 load(const float* p) { return {_mm512_loadu_ps(p)}; }
+inline i32x16 load(const int32_t* p) { return {_mm512_loadu_si512(p)}; }
+inline f32x16 load_n(const float* p, int n) { return {_mm512_maskz_loadu_ps(mask_n(n), p)}; }
+inline i32x16 load_n(const int32_t* p, int n) { return {_mm512_maskz_loadu_epi32(mask_n(n), p)}; }
+inline void store(float* p, f32x16 a) { _mm512_storeu_ps(p, a.v); }
+inline void store(int32_t* p, i32x16 a) { _mm512_storeu_si512(p, a.v); }
+inline void store_n(float* p, f32x16 a, int n) { _mm512_mask_storeu_ps(p, mask_n(n), a.v); }
+inline void store_n(int32_t* p, i32x16 a, int n) { _mm512_mask_storeu_epi32(p, mask_n(n), a.v); }
+inline float lane0(f32x16 a) { return _mm512_cvtss_f32(a.v); }
+inline i32x16 load_u16(const uint16_t* p) { return {_mm512_cvtepu16_epi32(_mm256_loadu_si256((const __m256i*)p))}; }
+inline i32x16 load_u16_n(const uint16_t* p, int n) { return {_mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(mask_n(n), p))}; }
+inline void store_u16(uint16_t* p, i32x16 a) { _mm256_storeu_si256((__m256i*)p, _mm512_cvtepi32_epi16(a.v)); }
+inline void store_u16_n(uint16_t* p, i32x16 a, int n) { _mm256_mask_storeu_epi16(p, mask_n(n), _mm512_cvtepi32_epi16(a.v)); }
+inline i32x16 load_u8(const uint8_t* p) { return {_mm512_cvtepu8_epi32(_mm_loadu_si128((const __m128i*)p))}; }
+inline i32x16 load_s8(const int8_t* p) { return {_mm512_cvtepi8_epi32(_mm_loadu_si128((const __m128i*)p))}; }
+inline void store_s8(int8_t* p, i32x16 a) { _mm_storeu_si128((__m128i*)p, _mm512_cvtepi32_epi8(a.v)); }  ///< REQUIRES: lanes in [-128, 127]
+
+inline f32x16 operator+(f32x16 a, f32x16 b) { return {_mm512_add_ps(a.v, b.v)}; }
+inline f32x16 operator-(f32x16 a, f32x16 b) { return {_mm512_sub_ps(a.v, b.v)}; }
+inline f32x16 operator*(f32x16 a, f32x16 b) { return {_mm512_mul_ps(a.v, b.v)}; }
+inline f32x16 operator/(f32x16 a, f32x16 b) { return {_mm512_div_ps(a.v, b.v)}; }
+inline f32x16 max(f32x16 a, f32x16 b) { return {_mm512_max_ps(a.v, b.v)}; }  ///< a > b ? a : b, so b if either is NaN
+inline f32x16 min(f32x16 a, f32x16 b) { return {_mm512_min_ps(a.v, b.v)}; }
+inline f32x16 fma(f32x16 a, f32x16 b, f32x16 c) { return {_mm512_fmadd_ps(a.v, b.v, c.v)}; }  ///< a * b + c, rounded once
+inline f32x16 sqrt(f32x16 a) { return {_mm512_sqrt_ps(a.v)}; }
+inline f32x16 round_even(f32x16 a) { return {_mm512_roundscale_ps(a.v, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC)}; }
+inline f32x16 floor(f32x16 a) { return {_mm512_roundscale_ps(a.v, _MM_FROUND_TO_NEG_INF | _MM_FROUND_NO_EXC)}; }
+
+inline i32x16 operator+(i32x16 a, i32x16 b) { return {_mm512_add_epi32(a.v, b.v)}; }
+inline i32x16 operator-(i32x16 a, i32x16 b) { return {_mm512_sub_epi32(a.v, b.v)}; }
+inline i32x16 operator*(i32x16 a, i32x16 b) { return {_mm512_mullo_epi32(a.v, b.v)}; }
+inline i32x16 operator&(i32x16 a, i32x16 b) { return {_mm512_and_si512(a.v, b.v)}; }
+inline i32x16 operator|(i32x16 a, i32x16 b) { return {_mm512_or_si512(a.v, b.v)}; }
+inline i32x16 operator^(i32x16 a, i32x16 b) { return {_mm512_xor_si512(a.v, b.v)}; }
+inline i32x16 max(i32x16 a, i32x16 b) { return {_mm512_max_epi32(a.v, b.v)}; }
+inline i32x16 min(i32x16 a, i32x16 b) { return {_mm512_min_epi32(a.v, b.v)}; }
+template <int S> inline i32x16 shift_left(i32x16 a) { return {_mm512_slli_epi32(a.v, S)}; }
+template <int S> inline i32x16 shift_right(i32x16 a) { return {_mm512_srai_epi32(a.v, S)}; }
+template <int S> inline i32x16 shift_right_logical(i32x16 a) { return {_mm512_srli_epi32(a.v, S)}; }
+/// To nearest even; what does not fit (and NaN) becomes INT32_MIN.
+inline i32x16 to_i32(f32x16 a) { return {_mm512_cvtps_epi32(a.v)}; }
+inline f32x16 to_f32(i32x16 a) { return {_mm512_cvtepi32_ps(a.v)}; }
+inline i32x16 f32_to_bits(f32x16 a) { return {_mm512_castps_si512(a.v)}; }
+inline f32x16 bits_to_f32(i32x16 a) { return {_mm512_castsi512_ps(a.v)}; }
+
+inline m16 lt(f32x16 a, f32x16 b) { return {_mm512_cmp_ps_mask(a.v, b.v, _CMP_LT_OQ)}; }
+inline m16 le(f32x16 a, f32x16 b) { return {_mm512_cmp_ps_mask(a.v, b.v, _CMP_LE_OQ)}; }
+inline m16 gt(f32x16 a, f32x16 b) { return {_mm512_cmp_ps_mask(a.v, b.v, _CMP_GT_OQ)}; }
+inline m16 ge(f32x16 a, f32x16 b) { return {_mm512_cmp_ps_mask(a.v, b.v, _CMP_GE_OQ)}; }
+inline m16 eq(f32x16 a, f32x16 b) { return {_mm512_cmp_ps_mask(a.v, b.v, _CMP_EQ_OQ)}; }
+inline m16 unordered(f32x16 a, f32x16 b) { return {_mm512_cmp_ps_mask(a.v, b.v, _CMP_UNORD_Q)}; }
+inline m16 gt(i32x16 a, i32x16 b) { return {_mm512_cmpgt_epi32_mask(a.v, b.v)}; }
+inline m16 eq(i32x16 a, i32x16 b) { return {_mm512_cmpeq_epi32_mask(a.v, b.v)}; }
+inline m16 operator&(m16 a, m16 b) { return {__mmask16(a.v & b.v)}; }
+inline m16 operator|(m16 a, m16 b) { return {__mmask16(a.v | b.v)}; }
+inline m16 operator~(m16 a) { return {__mmask16(~a.v)}; }
+inline m16 first_n(int n) { return {mask_n(n)}; }
+inline bool any(m16 m) { return m.v != 0; }
+inline f32x16 select(m16 m, f32x16 a, f32x16 b) { return {_mm512_mask_blend_ps(m.v, b.v, a.v)}; }
+inline i32x16 select(m16 m, i32x16 a, i32x16 b) { return {_mm512_mask_blend_epi32(m.v, b.v, a.v)}; }
+
+/// Sums and maxima over the lanes as a tree: lane i with i + 8, then + 4, + 2, + 1.
+inline float hsum(f32x16 a) {
+  const __m256 h = _mm256_add_ps(_mm512_castps512_ps256(a.v), _mm512_extractf32x8_ps(a.v, 1));
+  __m128 q = _mm_add_ps(_mm256_castps256_ps128(h), _mm256_extractf128_ps(h, 1));
+  q = _mm_add_ps(q, _mm_movehl_ps(q, q));
+  return _mm_cvtss_f32(_mm_add_ss(q, _mm_movehdup_ps(q)));
+}
+inline float hmax(f32x16 a) {
+  const __m256 h = _mm256_max_ps(_mm512_castps512_ps256(a.v), _mm512_extractf32x8_ps(a.v, 1));
+  __m128 q = _mm_max_ps(_mm256_castps256_ps128(h), _mm256_extractf128_ps(h, 1));
+  q = _mm_max_ps(q, _mm_movehl_ps(q, q));
+  return _mm_cvtss_f32(_mm_max_ss(q, _mm_movehdup_ps(q)));
+}
+inline int32_t hsum(i32x16 a) { return _mm512_reduce_add_epi32(a.v); }
+inline int32_t hmax(i32x16 a) { return _mm512_reduce_max_epi32(a.v); }
+
+inline f32x16 load_f16(const uint16_t* p) { return {_mm512_cvtph_ps(_mm256_loadu_si256((const __m256i*)p))}; }
+inline f32x16 load_f16_n(const uint16_t* p, int n) { return {_mm512_cvtph_ps(_mm256_maskz_loadu_epi16(mask_n(n), p))}; }
+inline void store_f16(uint16_t* p, f32x16 a) { _mm256_storeu_si256((__m256i*)p, _mm512_cvtps_ph(a.v, _MM_FROUND_TO_NEAREST_INT)); }
+inline void store_f16_n(uint16_t* p, f32x16 a, int n) { _mm256_mask_storeu_epi16(p, mask_n(n), _mm512_cvtps_ph(a.v, _MM_FROUND_TO_NEAREST_INT)); }
+
+// ---- codes ------------------------------------------------------------------------------------------------------------------
+inline u8x64 load64(const void* p) { return {_mm512_loadu_si512(p)}; }
+inline void store64(void* p, u8x64 a) { _mm512_storeu_si512(p, a.v); }
+/// (a >> S) & mask and (a << S) & mask, byte by byte.
+template <int S> inline u8x64 shr_and(u8x64 a, uint8_t mask) {
+  return {_mm512_and_si512(S ? _mm512_srli_epi16(a.v, S) : a.v, _mm512_set1_epi8(char(mask & (0xff >> S))))};
+}
+template <int S> inline u8x64 shl_and(u8x64 a, uint8_t mask) {
+  return {_mm512_and_si512(S ? _mm512_slli_epi16(a.v, S) : a.v, _mm512_set1_epi8(char(mask & (0xff << S))))};
+}
+inline u8x64 operator|(u8x64 a, u8x64 b) { return {_mm512_or_si512(a.v, b.v)}; }
+/// table[a & 15], byte by byte. REQUIRES: a <= 15.
+struct Table16 { __m512i v; };
+inline Table16 load_table(const uint8_t* p) { return {_mm512_broadcast_i32x4(_mm_loadu_si128((const __m128i*)p))}; }
+inline u8x64 lookup(Table16 t, u8x64 a) { return {_mm512_shuffle_epi8(t.v, a.v)}; }
+
+inline __m512i broadcast4(const int8_t* a) {
+  int32_t x;
+  __builtin_memcpy(&x, a, 4);
+  return _mm512_set1_epi32(x);
+}
+
+/// Exact int32 dot products; see simd_scalar.h.
+template <int Bits>
+struct Dot {
+  __m512i acc;
+  static Dot symmetric(const int32_t* neg_sum) { return {_mm512_slli_epi32(_mm512_set1_epi32(*neg_sum), Bits - 1)}; }
+  static Dot plain() { static_assert(Bits <= 7); return {_mm512_setzero_si512()}; }
+  void add(u8x64 w, const int8_t* a) { acc = _mm512_dpbusd_epi32(acc, w.v, broadcast4(a)); }
+  i32x16 result() const { return {acc}; }
+};
+
+/// One signed dot product of n bytes; b >= -127, n <= 2^16. Exact.
+inline int32_t dot_s8(const int8_t* a, const int8_t* b, int n) {
+  __m512i s = _mm512_setzero_si512();
+  for (int i = 0; i < n; i += 64) {
+    const __mmask64 m = n - i >= 64 ? ~__mmask64{0} : (__mmask64{1} << (n - i)) - 1;
+    const __m512i x = _mm512_maskz_loadu_epi8(m, a + i), y = _mm512_maskz_loadu_epi8(m, b + i);
+    s = _mm512_dpbusd_epi32(s, _mm512_abs_epi8(x), _mm512_mask_sub_epi8(y, _mm512_movepi8_mask(x), _mm512_setzero_si512(), y));
+  }
+  return _mm512_reduce_add_epi32(s);
+}
+
+inline void prefetch(const void* p) { _mm_prefetch((const char*)p, _MM_HINT_T0); }
+
+}  // namespace
+}  // namespace isotope::kernels::cpu
