@@ -1,53 +1,67 @@
 #include "base/team.h"
 
-#include <immintrin.h>
+#include <pthread.h>
 
-#include <atomic>
+#include <algorithm>
+#include <cstdio>
 #include <thread>
 #include <vector>
 
-namespace isotope::base {
+#include "base/gate.h"
+#include "base/topology.h"
 
+namespace isotope::base {
 namespace {
-constexpr int kSpins = 4000;
-void relax() noexcept { _mm_pause(); }
+// Between two regions of a step lie a few µs of the caller's own work, between two steps sampling and delivery; parking costs tens of µs to undo.
+constexpr Patience kOwnCore{.spin_ns = 100'000, .yields = 0};
+constexpr Patience kSharedCore{.spin_ns = 1'000, .yields = 4};
 }  // namespace
 
 struct Team::Impl {
-  alignas(64) std::atomic<uint32_t> epoch{0};
-  alignas(64) std::atomic<int> pending{0};
+  Gate start;
+  Gate finish;
+  Gate arrive;
+  alignas(64) std::atomic<int> running{0};
   alignas(64) std::atomic<int> arrived{0};
-  std::atomic<uint32_t> generation{0};
-  std::atomic<bool> stop{false};
-  Raw f = nullptr;
+  alignas(64) Raw f = nullptr;
   void* arg = nullptr;
+  bool stop = false;
+  Patience patience = kSharedCore;
+  int caller_cpu = -1;
   std::vector<std::thread> threads;
 
   void loop(int member) noexcept {
-    uint32_t seen = 0;
-    for (;;) {
-      int spins = 0;
-      uint32_t e;
-      while ((e = epoch.load(std::memory_order_acquire)) == seen) {
-        if (++spins < kSpins) relax();
-        else epoch.wait(seen, std::memory_order_acquire);
-      }
-      seen = e;
-      if (stop.load(std::memory_order_relaxed)) return;
+    for (uint32_t seen = 0;;) {
+      start.wait(seen, patience);
+      ++seen;  // a member that has not finished holds the next start back, so no value is ever missed
+      if (stop) return;
       f(arg, member);
-      pending.fetch_sub(1, std::memory_order_release);
+      if (running.fetch_sub(1, std::memory_order_acq_rel) == 1) finish.open();
     }
   }
 };
 
-Team::Team(int threads, bool /*pin*/) : size_(threads < 1 ? 1 : threads), impl_(std::make_unique<Impl>()) {
-  for (int i = 1; i < size_; ++i) impl_->threads.emplace_back([this, i] { impl_->loop(i); });
+Team::Team(int threads, bool pin) : size_(std::max(threads, 1)), impl_(std::make_unique<Impl>()) {
+  if (size_ == 1) return;
+  const Topology& m = machine();
+  const bool fits = size_ <= m.default_threads();
+  if (fits) impl_->patience = kOwnCore;
+  pin = pin && fits;
+  if (pin) impl_->caller_cpu = m.cores[0];
+  for (int i = 1; i < size_; ++i) {
+    impl_->threads.emplace_back([s = impl_.get(), i, cpu = pin ? m.cores[size_t(i)] : -1] {
+      char name[16];
+      std::snprintf(name, sizeof name, "iso-team-%d", i);
+      pthread_setname_np(pthread_self(), name);
+      bind_thread(cpu);
+      s->loop(i);
+    });
+  }
 }
 
 Team::~Team() {
   impl_->stop = true;
-  impl_->epoch.fetch_add(1, std::memory_order_release);
-  impl_->epoch.notify_all();
+  impl_->start.open();
   for (auto& t : impl_->threads) t.join();
 }
 
@@ -56,23 +70,27 @@ void Team::run_raw(Raw f, void* arg) {
   Impl& s = *impl_;
   s.f = f;
   s.arg = arg;
-  s.pending.store(size_ - 1, std::memory_order_relaxed);
-  s.epoch.fetch_add(1, std::memory_order_release);
-  s.epoch.notify_all();
+  s.running.store(size_ - 1, std::memory_order_relaxed);
+  const uint32_t round = s.finish.value();
+  s.start.open();
   f(arg, 0);
-  while (s.pending.load(std::memory_order_acquire) != 0) relax();
+  s.finish.wait(round, s.patience);
 }
 
 void Team::barrier() noexcept {
   if (size_ == 1) return;
   Impl& s = *impl_;
-  const uint32_t g = s.generation.load(std::memory_order_acquire);
+  const uint32_t round = s.arrive.value();
   if (s.arrived.fetch_add(1, std::memory_order_acq_rel) == size_ - 1) {
     s.arrived.store(0, std::memory_order_relaxed);
-    s.generation.fetch_add(1, std::memory_order_release);
-    return;
+    s.arrive.open();
+  } else {
+    s.arrive.wait(round, s.patience);
   }
-  while (s.generation.load(std::memory_order_acquire) == g) relax();
+}
+
+void Team::bind_caller() noexcept {
+  if (impl_->caller_cpu >= 0) bind_thread(impl_->caller_cpu);
 }
 
 }  // namespace isotope::base

@@ -10,7 +10,8 @@ namespace isotope::base {
 
 class Team {
  public:
-  /// `threads` members including the caller. `pin`: bind member i to the i-th physical core of the process' cpuset (hwloc).
+  /// `threads` members including the caller. `pin`: bind member i >= 1 to the i-th physical core of the process' cpuset (hwloc), unless there are more
+  /// members than cores; if the system refuses the team goes on unpinned. The caller is left alone: see bind_caller().
   explicit Team(int threads, bool pin = true);
   ~Team();
   Team(const Team&) = delete;
@@ -18,7 +19,7 @@ class Team {
 
   int size() const { return size_; }
 
-  /// Calls f(member) on every member and returns when all are done. Not reentrant; f must not throw.
+  /// Calls f(member) on every member and returns when all are done. One caller at a time, not reentrant; f must not throw.
   template <class F>
   void run(F&& f) {
     using Fn = std::remove_reference_t<F>;
@@ -40,6 +41,10 @@ class Team {
 
   /// Inside run(): waits until every member has arrived. Less than 1 µs at 2 threads.
   void barrier() noexcept;
+
+  /// Binds the calling thread, which will call run() from now on, to member 0's core. For a thread that does nothing else and starts no threads
+  /// (they would inherit the binding). Does nothing when the team is not pinned.
+  void bind_caller() noexcept;
 
  private:
   using Raw = void (*)(void*, int) noexcept;

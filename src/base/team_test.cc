@@ -1,0 +1,89 @@
+#include "base/team.h"
+
+#include <gtest/gtest.h>
+#include <sys/resource.h>
+
+#include <atomic>
+#include <chrono>
+#include <thread>
+#include <vector>
+
+namespace isotope::base {
+namespace {
+
+class TeamSizes : public testing::TestWithParam<int> {};
+INSTANTIATE_TEST_SUITE_P(Threads, TeamSizes, testing::Values(1, 2, 3, 7));
+
+TEST_P(TeamSizes, EveryMemberRunsOncePerCall) {
+  Team team(GetParam());
+  std::vector<int> count(size_t(GetParam()), 0);
+  for (int i = 0; i < 500; ++i) team.run([&](int m) { ++count[size_t(m)]; });
+  for (int c : count) EXPECT_EQ(c, 500);
+}
+
+TEST_P(TeamSizes, RangesCoverEverythingOnceInMultiplesOfGrain) {
+  Team team(GetParam());
+  for (int64_t n : {0, 1, 2, 7, 16, 33, 100}) {
+    for (int64_t grain : {1, 3, 16, 200}) {
+      std::vector<std::atomic<int>> hit(size_t(n) + 1);
+      team.for_ranges(n, grain, [&](int64_t a, int64_t b) {
+        EXPECT_EQ(a % grain, 0);
+        EXPECT_TRUE(b == n || b % grain == 0);
+        for (int64_t i = a; i < b; ++i) ++hit[size_t(i)];
+      });
+      for (int64_t i = 0; i < n; ++i) EXPECT_EQ(hit[size_t(i)], 1) << "n=" << n << " grain=" << grain << " i=" << i;
+    }
+  }
+}
+
+TEST_P(TeamSizes, BarrierSeparatesPhases) {
+  Team team(GetParam());
+  const size_t n = size_t(GetParam());
+  std::vector<int> a(n, 0), b(n, 0);
+  team.run([&](int m) {
+    for (int round = 1; round <= 200; ++round) {
+      a[size_t(m)] = round;
+      team.barrier();
+      int sum = 0;
+      for (int v : a) sum += v;
+      b[size_t(m)] += sum == round * int(n);
+      team.barrier();
+    }
+  });
+  for (int v : b) EXPECT_EQ(v, 200);
+}
+
+TEST(Team, WorksAfterMembersHaveParked) {
+  Team team(3);
+  for (int i = 0; i < 5; ++i) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    std::atomic<int> n{0};
+    team.run([&](int) { ++n; });
+    EXPECT_EQ(n, 3);
+  }
+}
+
+TEST(Team, MayBeCalledFromDifferentThreadsInTurn) {
+  Team team(2);
+  for (int i = 0; i < 20; ++i) {
+    std::atomic<int> n{0};
+    std::thread([&] { team.run([&](int) { ++n; }); }).join();
+    EXPECT_EQ(n, 2);
+  }
+}
+
+TEST(Team, IdleTeamUsesNoCpu) {
+  Team team(2);
+  team.run([](int) {});
+  auto cpu = [] {
+    rusage u{};
+    getrusage(RUSAGE_SELF, &u);
+    return double(u.ru_utime.tv_sec + u.ru_stime.tv_sec) + 1e-6 * double(u.ru_utime.tv_usec + u.ru_stime.tv_usec);
+  };
+  const double before = cpu();
+  std::this_thread::sleep_for(std::chrono::milliseconds(500));
+  EXPECT_LT(cpu() - before, 0.05);
+}
+
+}  // namespace
+}  // namespace isotope::base
