@@ -1,0 +1,119 @@
+#include "weights/load_all.h"
+
+#include <pthread.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <mutex>
+#include <new>
+#include <optional>
+#include <thread>
+
+#include "base/topology.h"
+#include "weights/json.h"
+
+namespace isotope::weights {
+
+namespace {
+
+int64_t bytes_of(const LoadJob& j) {
+  int64_t n = 0;
+  for (const TensorEntry* t : j.tensors) n += int64_t(t->bytes);
+  return n;
+}
+
+int worker_count(const levers::Loading& levers, size_t jobs) {
+  const base::Topology& m = base::machine();
+  const int cpus = std::max(m.logical_cpus, 1), allowed = m.quota ? std::max(1, std::min(cpus, int(*m.quota + 0.999))) : cpus;
+  return std::max(1, std::min({levers.num_threads, allowed, int(std::min<size_t>(jobs, 1024))}));
+}
+
+class Walk {
+ public:
+  Walk(const Checkpoint& c, std::vector<LoadJob> jobs, const Progress& progress) : checkpoint_(c), jobs_(std::move(jobs)), progress_(progress) {
+    std::stable_sort(jobs_.begin(), jobs_.end(), [](const LoadJob& a, const LoadJob& b) { return position(a) < position(b); });
+    for (const LoadJob& j : jobs_) total_ += bytes_of(j);
+  }
+
+  void run(int threads) {
+    if (threads == 1) return worker();
+    std::vector<std::jthread> workers;
+    for (int i = 0; i < threads; ++i)
+      workers.emplace_back([this] {
+        ::pthread_setname_np(::pthread_self(), "ckpt-loader");
+        worker();
+      });
+  }
+
+  size_t jobs() const { return jobs_.size(); }
+  int64_t total() const { return total_; }
+  std::optional<Error>& error() { return error_; }
+
+ private:
+  static std::pair<int, uint64_t> position(const LoadJob& j) {
+    return j.tensors.empty() ? std::pair(-1, uint64_t{0}) : std::pair(j.tensors[0]->file, j.tensors[0]->offset);
+  }
+
+  void worker() {
+    for (size_t i; !failed_ && (i = next_.fetch_add(1)) < jobs_.size();) {
+      auto r = guarded(jobs_[i]);
+      const std::lock_guard lock(mutex_);
+      if (!r) {
+        if (!failed_.exchange(true)) error_ = std::move(r).error();
+        return;
+      }
+      done_ += bytes_of(jobs_[i]);
+      if (progress_ && !failed_) progress_({"loading", done_, total_});
+    }
+  }
+
+  Result<void> guarded(LoadJob& j) {
+    try {
+      return one(j);
+    } catch (const std::bad_alloc&) {
+      return fail(Code::resource_exhausted, "no memory left while loading", j.tensors.empty() ? "" : "tensor " + quote_name(j.tensors[0]->name),
+                  "free memory or choose a smaller model or a smaller quantization");
+    }
+  }
+
+  Result<void> one(LoadJob& j) {
+    std::vector<Checkpoint::Data> data;
+    for (const TensorEntry* t : j.tensors) {
+      ISO_TRY(Checkpoint::Data d, checkpoint_.read(*t));
+      data.push_back(std::move(d));
+    }
+    return j.consume(data);
+  }
+
+  const Checkpoint& checkpoint_;
+  std::vector<LoadJob> jobs_;
+  const Progress& progress_;
+  std::atomic<size_t> next_{0};
+  std::atomic<bool> failed_{false};
+  std::mutex mutex_;  // guards done_, error_ and the progress callback
+  int64_t done_ = 0, total_ = 0;
+  std::optional<Error> error_;
+};
+
+}  // namespace
+
+Result<LoadReport> load_all(const Checkpoint& c, std::vector<LoadJob> jobs, const levers::Loading& levers, const Progress& progress) {
+  const auto start = std::chrono::steady_clock::now();
+  Walk walk(c, std::move(jobs), progress);
+  LoadReport report;
+  report.mapped = !levers.disable_mmap;
+  report.advised = advise(c.files(), levers);
+  Prefetcher prefetcher(c.files(), levers);
+  report.threads = worker_count(levers, walk.jobs());
+  walk.run(report.threads);
+  prefetcher.stop();
+  prefetcher.wait();
+  if (walk.error()) return tl::unexpected(std::move(*walk.error()));
+  report.bytes = walk.total();
+  report.prefetch = prefetcher.report();
+  report.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  return report;
+}
+
+}  // namespace isotope::weights
