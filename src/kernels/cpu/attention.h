@@ -1,8 +1,68 @@
-// Attention over paged KV.
+// Attention over a paged KV cache, one chunk of tokens at a time. Numbers only: who computes which chunk is the op's business.
+//
+// The arithmetic, which decides every bit (contract 1):
+//   - A chunk is kChunk tokens aligned to absolute position 0. A row (one query head of one token) sees the tokens [lo, hi) of it.
+//   - score(t) = scale * sum over j = 0, 1 … d-1 of q[j] * K[j][t], one fused multiply-add each (times the token's K scale for int8 and fp8); then the soft cap.
+//   - m = the largest score the row sees in this chunk; p(t) = exp(score(t) - m); l = the sum of p, lane t % 16 first, then the tree over the lanes.
+//   - o[j] = sum over t = lo, lo+1 … hi-1 of p(t) * V[t][j], one fused multiply-add each (p times the token's V scale for int8 and fp8).
+//   - merge() joins partial results; chunks are merged in ascending order. What a row does not see is skipped, so that a chunk it sees nothing of is no
+//     chunk at all.
+// It depends neither on how many rows a call has nor on which other rows they are. Online softmax: Milakov, Gimelshein 2018; chunked: Dao et al. 2023.
 #pragma once
+
+#include <cstdint>
 
 namespace isotope::kernels::cpu {
 
-struct AttentionKernels {};
+inline constexpr int kChunk = 64;        ///< tokens; a build constant: it decides bits
+inline constexpr int kTile = 16;         ///< tokens side by side in the lanes
+inline constexpr int kMaxRows = 12;      ///< rows of one call
+inline constexpr int kMaxHeadDim = 512;
+
+/// How keys and values are stored. int8 and fp8 (E4M3) have one float32 scale for each token and head, for K and for V.
+enum class KvFormat : uint8_t { f32, f16, bf16, int8, fp8, count_ };
+inline constexpr int kKvBytes[] = {4, 2, 2, 1, 1};
+inline constexpr bool kKvScaled[] = {false, false, false, true, true};
+
+/// Elements between two tokens of V: whole vectors, the padding is written as zero.
+constexpr int padded_dim(int d) { return (d + 15) / 16 * 16; }
+
+/// Sixteen tokens of one kv head.
+struct KvTile {
+  void* k = nullptr;         ///< [d][16]
+  void* v = nullptr;         ///< [16][padded_dim(d)]
+  float* k_scale = nullptr;  ///< [16], scaled formats only
+  float* v_scale = nullptr;
+};
+
+/// Rows against one chunk. Tiles that no row sees are not read.
+struct ChunkArgs {
+  const float* q = nullptr;       ///< [d][kMaxRows], see pack_q
+  int rows = 0, d = 0;
+  const KvTile* tiles = nullptr;  ///< [kChunk / kTile]
+  const int* lo = nullptr;        ///< [rows] first token of the chunk that the row sees
+  const int* hi = nullptr;        ///< [rows] one past the last; hi <= lo: none
+  float scale = 1.0f, softcap = 0.0f;
+};
+
+/// Softmax over a part of the context, not yet divided by l.
+struct Partial {
+  float m[16], l[16];   ///< [rows]; a row that has seen nothing has l = 0
+  float* o = nullptr;   ///< [rows][padded_dim(d)]
+};
+
+struct AttentionKernels {
+  /// out[j][i] = row i's element j.
+  void (*pack_q)(float* out, const float* const* rows, int n, int d) noexcept;
+  void (*chunk[int(KvFormat::count_)])(const ChunkArgs&, Partial& out) noexcept;
+  /// Starts a running result.
+  void (*clear)(Partial& run, int rows, int d) noexcept;
+  /// run = run joined with the chunk that follows it.
+  void (*merge)(Partial& run, const Partial& part, int rows, int d) noexcept;
+  /// out[i] = o / l; sinks [rows] or null: a logit that takes weight and gives no value.
+  void (*finish)(Partial& run, const float* sinks, float* const* out, int rows, int d) noexcept;
+  /// Stores one token's k [d] and v [d] as number `t` of a tile.
+  void (*write[int(KvFormat::count_)])(const KvTile& tile, int t, const float* k, const float* v, int d) noexcept;
+};
 
 }  // namespace isotope::kernels::cpu

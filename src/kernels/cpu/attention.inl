@@ -1,7 +1,335 @@
+// Bodies of attention.h; compiled once for each ISA through all.inl.
+#include "kernels/cpu/attention.h"
+#include "kernels/cpu/functions.h"
+#include "kernels/cpu/simd.h"
+
 namespace isotope::kernels::cpu {
 namespace {
 
-constexpr AttentionKernels kAttention = {};
+// ---- storage formats ----------------------------------------------------------------------------------------------------------
+struct KvF32 {
+  using T = float;
+  static constexpr bool kScaled = false;
+  static f32x16 load16(const T* p) { return load(p); }
+  static void store16(T* p, f32x16 x) { store(p, x); }
+};
+struct KvF16 {
+  using T = uint16_t;
+  static constexpr bool kScaled = false;
+  static f32x16 load16(const T* p) { return load_f16(p); }
+  static void store16(T* p, f32x16 x) { store_f16(p, x); }
+};
+struct KvBf16 {
+  using T = uint16_t;
+  static constexpr bool kScaled = false;
+  static f32x16 load16(const T* p) { return load_bf16(p); }
+  static void store16(T* p, f32x16 x) { store_bf16(p, x); }
+};
+struct KvInt8 {
+  using T = int8_t;
+  static constexpr bool kScaled = true;
+  static constexpr float kLargest = 127.0f;
+  static f32x16 load16(const T* p) { return to_f32(load_s8(p)); }
+  static void store16(T* p, f32x16 x) { store_s8(p, to_i32(x)); }
+};
+/// E4M3: the seven magnitude bits moved into a float32 are the value times 2^-120, denormals included. Rounded to nearest even; no infinities.
+struct KvFp8 {
+  using T = uint8_t;
+  static constexpr bool kScaled = true;
+  static constexpr float kLargest = 448.0f;
+  static f32x16 load16(const T* p) {
+    const i32x16 u = load_u8(p);
+    const i32x16 bits = shift_left<24>(u & set1(int32_t{0x80})) | shift_left<20>(u & set1(int32_t{0x7f}));
+    return bits_to_f32(bits) * set1(0x1p120f);
+  }
+  static void store16(T* p, f32x16 x) {
+    const i32x16 sign = shift_right_logical<24>(f32_to_bits(x)) & set1(int32_t{0x80});
+    const f32x16 a = abs(x);
+    // Normal numbers: round the 23-bit mantissa to 3 bits. Below 2^-6: adding 2^14 leaves multiples of 2^-9 in the last bits.
+    const i32x16 u = f32_to_bits(a);
+    const i32x16 normal = shift_right_logical<20>(u + set1(int32_t{0x7ffff}) + (shift_right_logical<20>(u) & set1(int32_t{1}))) - set1(int32_t{120 << 3});
+    const i32x16 tiny = f32_to_bits(a + set1(16384.0f)) - f32_to_bits(set1(16384.0f));
+    const i32x16 code = select(lt(a, set1(0x1p-6f)), tiny, normal) | sign;
+    int32_t lanes[16];
+    store(lanes, code);
+    for (int i = 0; i < 16; ++i) p[i] = uint8_t(lanes[i]);
+  }
+};
+
+// ---- scores and weighted sums -------------------------------------------------------------------------------------------------
+inline m16 seen_lanes(int lo, int hi, int tile) {
+  const int a = lo - tile, b = hi - tile;
+  return first_n(b < 0 ? 0 : b > 16 ? 16 : b) & ~first_n(a < 0 ? 0 : a > 16 ? 16 : a);
+}
+
+/// s[r][16 j + lane] = scale * q_r · K for R rows and N tiles; q [d][kMaxRows], s rows are kChunk apart.
+template <class F, int R, int N>
+inline void scores(const float* q, const KvTile* tiles, int d, float scale, float* s) {
+  f32x16 acc[R][N];
+  const typename F::T* k[N];
+  for (int j = 0; j < N; ++j) k[j] = static_cast<const typename F::T*>(tiles[j].k);
+#pragma GCC unroll 16
+  for (int r = 0; r < R; ++r) {
+#pragma GCC unroll 4
+    for (int j = 0; j < N; ++j) acc[r][j] = zero_f32();
+  }
+  for (int i = 0; i < d; ++i, q += kMaxRows) {
+    f32x16 kv[N];
+#pragma GCC unroll 4
+    for (int j = 0; j < N; ++j) kv[j] = F::load16(k[j] + 16 * i);
+#pragma GCC unroll 16
+    for (int r = 0; r < R; ++r) {
+      const f32x16 qr = set1(q[r]);
+#pragma GCC unroll 4
+      for (int j = 0; j < N; ++j) acc[r][j] = fma(qr, kv[j], acc[r][j]);
+    }
+  }
+  for (int j = 0; j < N; ++j) {
+    for (int r = 0; r < R; ++r) {
+      f32x16 v = acc[r][j];
+      if constexpr (F::kScaled) v = v * load(tiles[j].k_scale);
+      store(s + r * kChunk + 16 * j, v * set1(scale));
+    }
+  }
+}
+
+/// o[r][16 j …] += sum over t in [t0, t1) of p[r][t] * V[t] for R rows and N vectors of the head.
+template <class F, int R, int N>
+inline void weigh(const float* p, const KvTile* tiles, int t0, int t1, int dp, int column, float* o) {
+  f32x16 acc[R][N];
+#pragma GCC unroll 16
+  for (int r = 0; r < R; ++r) {
+#pragma GCC unroll 8
+    for (int j = 0; j < N; ++j) acc[r][j] = load(o + r * dp + column + 16 * j);
+  }
+  for (int t = t0; t < t1; ++t) {
+    const typename F::T* v = static_cast<const typename F::T*>(tiles[t / kTile].v) + (t % kTile) * dp + column;
+    f32x16 vv[N];
+#pragma GCC unroll 8
+    for (int j = 0; j < N; ++j) vv[j] = F::load16(v + 16 * j);
+#pragma GCC unroll 16
+    for (int r = 0; r < R; ++r) {
+      const f32x16 pr = set1(p[r * kChunk + t]);
+#pragma GCC unroll 8
+      for (int j = 0; j < N; ++j) acc[r][j] = fma(pr, vv[j], acc[r][j]);
+    }
+  }
+#pragma GCC unroll 16
+  for (int r = 0; r < R; ++r) {
+#pragma GCC unroll 8
+    for (int j = 0; j < N; ++j) store(o + r * dp + column + 16 * j, acc[r][j]);
+  }
+}
+
+// Register blocking: R rows by as many vectors as leave room for the operands. It decides speed only.
+#if defined(__AVX512F__)
+constexpr int kRegisters = 24;
+#else
+constexpr int kRegisters = 6;  // sixteen lanes are two registers of sixteen
+#endif
+template <int R, int Most>
+constexpr int blocking() { return R * Most <= kRegisters ? Most : Most == 1 ? 1 : blocking<R, Most / 2>(); }
+
+template <class F, int R>
+void score_rows(const ChunkArgs& a, int row, int first_tile, int last_tile, float* s) {
+  constexpr int N = blocking<R, 4>();
+  int j = first_tile;
+  for (; j + N <= last_tile; j += N) scores<F, R, N>(a.q + row, a.tiles + j, a.d, a.scale, s + row * kChunk + 16 * j);
+  for (; j < last_tile; ++j) scores<F, R, 1>(a.q + row, a.tiles + j, a.d, a.scale, s + row * kChunk + 16 * j);
+}
+
+template <class F, int R>
+void weigh_rows(const ChunkArgs& a, int row, int t0, int t1, const float* p, float* o) {
+  constexpr int N = blocking<R, 8>();
+  const int dp = padded_dim(a.d);
+  int c = 0;
+  for (; c + 16 * N <= dp; c += 16 * N) weigh<F, R, N>(p + row * kChunk, a.tiles, t0, t1, dp, c, o + row * dp);
+  for (; c < dp; c += 16) weigh<F, R, 1>(p + row * kChunk, a.tiles, t0, t1, dp, c, o + row * dp);
+}
+
+/// Calls f.template operator()<R>(row) for row groups that make up `rows`.
+template <class F>
+inline void for_row_groups(int rows, F f) {
+  int r = 0;
+#if defined(__AVX512F__)
+  for (; r + 12 <= rows; r += 12) f.template operator()<12>(r);
+  for (; r + 8 <= rows; r += 8) f.template operator()<8>(r);
+#endif
+  for (; r + 6 <= rows; r += 6) f.template operator()<6>(r);
+  for (; r + 4 <= rows; r += 4) f.template operator()<4>(r);
+  for (; r + 3 <= rows; r += 3) f.template operator()<3>(r);
+  for (; r + 2 <= rows; r += 2) f.template operator()<2>(r);
+  for (; r < rows; ++r) f.template operator()<1>(r);
+}
+
+struct Range {
+  int lo, hi;
+};
+
+/// Scores become weights; m and l of each row.
+template <class F>
+void soften(const ChunkArgs& a, Range seen, float* s, Partial& out) {
+  const f32x16 lowest = set1(-__builtin_inff());
+  for (int r = 0; r < a.rows; ++r) {
+    float* sr = s + r * kChunk;
+    f32x16 top = lowest;
+    for (int t = seen.lo / 16 * 16; t < seen.hi; t += 16) {
+      f32x16 v = load(sr + t);
+      if (a.softcap > 0) {
+        v = set1(a.softcap) * tanh(v / set1(a.softcap));
+        store(sr + t, v);
+      }
+      top = max(top, select(seen_lanes(a.lo[r], a.hi[r], t), v, lowest));
+    }
+    out.m[r] = hmax(top);
+    const f32x16 m = set1(out.m[r]);
+    f32x16 sum = zero_f32();
+    for (int t = seen.lo / 16 * 16; t < seen.hi; t += 16) {
+      f32x16 p = select(seen_lanes(a.lo[r], a.hi[r], t), exp(load(sr + t) - m), zero_f32());
+      sum += p;
+      if constexpr (F::kScaled) p = p * load(a.tiles[t / 16].v_scale);
+      store(sr + t, p);
+    }
+    out.l[r] = hsum(sum);
+  }
+}
+
+/// All rows see [both.lo, both.hi); what single rows see before and after it is added row by row, so that each row's order is ascending.
+template <class F>
+void weigh_all(const ChunkArgs& a, Range both, const float* p, float* o) {
+  if (both.hi <= both.lo) {
+    for (int r = 0; r < a.rows; ++r) weigh_rows<F, 1>(a, r, a.lo[r], a.hi[r], p, o);
+    return;
+  }
+  for (int r = 0; r < a.rows; ++r) {
+    if (a.lo[r] < both.lo) weigh_rows<F, 1>(a, r, a.lo[r], both.lo, p, o);
+  }
+  for_row_groups(a.rows, [&]<int R>(int row) { weigh_rows<F, R>(a, row, both.lo, both.hi, p, o); });
+  for (int r = 0; r < a.rows; ++r) {
+    if (a.hi[r] > both.hi) weigh_rows<F, 1>(a, r, both.hi, a.hi[r], p, o);
+  }
+}
+
+template <class F>
+void attend_chunk(const ChunkArgs& a, Partial& out) noexcept {
+  Range any{kChunk, 0}, both{0, kChunk};
+  for (int r = 0; r < a.rows; ++r) {
+    both.lo = a.lo[r] > both.lo ? a.lo[r] : both.lo;
+    both.hi = a.hi[r] < both.hi ? a.hi[r] : both.hi;
+    if (a.hi[r] <= a.lo[r]) continue;
+    any.lo = a.lo[r] < any.lo ? a.lo[r] : any.lo;
+    any.hi = a.hi[r] > any.hi ? a.hi[r] : any.hi;
+  }
+  alignas(64) float s[kMaxRows * kChunk];
+  const int first_tile = any.lo / kTile, last_tile = (any.hi + kTile - 1) / kTile;
+  for_row_groups(a.rows, [&]<int R>(int row) { score_rows<F, R>(a, row, first_tile, last_tile, s); });
+  soften<F>(a, any, s, out);
+  const int n = a.rows * padded_dim(a.d);
+  for (int i = 0; i < n; i += 16) store(out.o + i, zero_f32());
+  weigh_all<F>(a, both, s, out.o);
+}
+
+void pack_q(float* out, const float* const* rows, int n, int d) noexcept {
+  for (int r = 0; r < n; ++r) {
+    for (int j = 0; j < d; ++j) out[j * kMaxRows + r] = rows[r][j];
+  }
+}
+
+// ---- joining parts --------------------------------------------------------------------------------------------------------------
+void clear_partial(Partial& run, int rows, int d) noexcept {
+  store(run.m, set1(-__builtin_inff()));
+  store(run.l, zero_f32());
+  const int n = rows * padded_dim(d);
+  for (int i = 0; i < n; i += 16) store(run.o + i, zero_f32());
+}
+
+/// With run empty (m = -inf, l = 0, o = 0) the sums below are the part itself.
+void merge_partial(Partial& run, const Partial& part, int rows, int d) noexcept {
+  const m16 live = first_n(rows);
+  const f32x16 m0 = load(run.m), l0 = load(run.l), m1 = load_n(part.m, rows), l1 = load_n(part.l, rows);
+  const m16 keep = ~live | eq(l1, zero_f32());
+  const f32x16 m = max(m0, m1);
+  const f32x16 wa = exp(m0 - m), wb = exp(m1 - m);
+  store(run.m, select(keep, m0, m));
+  store(run.l, select(keep, l0, fma(l0, wa, l1 * wb)));
+  alignas(64) float a[16], b[16];
+  store(a, wa);
+  store(b, wb);
+  const int dp = padded_dim(d);
+  for (int r = 0; r < rows; ++r) {
+    if (part.l[r] == 0.0f) continue;
+    const f32x16 ar = set1(a[r]), br = set1(b[r]);
+    float* o = run.o + r * dp;
+    const float* c = part.o + r * dp;
+    for (int j = 0; j < dp; j += 16) store(o + j, fma(load(o + j), ar, load(c + j) * br));
+  }
+}
+
+void finish_partial(Partial& run, const float* sinks, float* const* out, int rows, int d) noexcept {
+  f32x16 factor = set1(1.0f), l = load(run.l);
+  if (sinks) {
+    const f32x16 s = load_n(sinks, rows), m0 = load(run.m), m = max(m0, s);
+    factor = exp(m0 - m);
+    l = fma(l, factor, exp(s - m));
+  }
+  alignas(64) float inv[16];
+  store(inv, factor / l);
+  const int dp = padded_dim(d);
+  for (int r = 0; r < rows; ++r) {
+    const f32x16 f = set1(inv[r]);
+    const float* o = run.o + r * dp;
+    int j = 0;
+    for (; j + 16 <= d; j += 16) store(out[r] + j, load(o + j) * f);
+    if (j < d) store_n(out[r] + j, load(o + j) * f, d - j);
+  }
+}
+
+// ---- writing --------------------------------------------------------------------------------------------------------------------
+inline f32x16 head_part(const float* x, int j, int d) { return j + 16 <= d ? load(x + j) : load_n(x + j, d - j); }
+
+/// The largest code stands for the largest magnitude; an all-zero head has scale 0 and codes 0.
+template <class F>
+float pick_scale(const float* x, int d, f32x16& to_code) {
+  f32x16 top = zero_f32();
+  for (int j = 0; j < d; j += 16) top = max(abs(head_part(x, j, d)), top);
+  const float amax = hmax(top);
+  to_code = set1(amax > 0 ? F::kLargest / amax : 0.0f);
+  return amax / F::kLargest;
+}
+
+template <class F>
+inline f32x16 to_range(f32x16 x, f32x16 to_code) {  // the factor may be inf for tiny heads and NaN may come in: both end at a valid code
+  return max(min(x * to_code, set1(F::kLargest)), set1(-F::kLargest));
+}
+
+template <class F>
+void write_token(const KvTile& tile, int t, const float* k, const float* v, int d) noexcept {
+  using T = typename F::T;
+  T* kd = static_cast<T*>(tile.k) + t;
+  T* vd = static_cast<T*>(tile.v) + t * padded_dim(d);
+  f32x16 ks = set1(1.0f), vs = set1(1.0f);
+  if constexpr (F::kScaled) {
+    tile.k_scale[t] = pick_scale<F>(k, d, ks);
+    tile.v_scale[t] = pick_scale<F>(v, d, vs);
+  }
+  for (int j = 0; j < d; j += 16) {
+    f32x16 kx = head_part(k, j, d), vx = head_part(v, j, d);
+    if constexpr (F::kScaled) kx = to_range<F>(kx, ks), vx = to_range<F>(vx, vs);
+    T lanes[16];
+    F::store16(lanes, kx);
+    F::store16(vd + j, vx);
+    for (int i = 0; i < 16 && j + i < d; ++i) kd[16 * (j + i)] = lanes[i];
+  }
+}
+
+constexpr AttentionKernels kAttention = {
+    .pack_q = pack_q,
+    .chunk = {attend_chunk<KvF32>, attend_chunk<KvF16>, attend_chunk<KvBf16>, attend_chunk<KvInt8>, attend_chunk<KvFp8>},
+    .clear = clear_partial,
+    .merge = merge_partial,
+    .finish = finish_partial,
+    .write = {write_token<KvF32>, write_token<KvF16>, write_token<KvBf16>, write_token<KvInt8>, write_token<KvFp8>},
+};
 
 }  // namespace
 }  // namespace isotope::kernels::cpu

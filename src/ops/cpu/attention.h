@@ -1,0 +1,16 @@
+// Attention of one layer for a whole batch: writes the step's keys and values to the paged cache, then attends.
+#pragma once
+
+#include "base/arena.h"
+#include "base/team.h"
+#include "kernels/cpu/attention.h"
+#include "ops/cpu/kv_cache.h"
+#include "ops/ops.h"
+
+namespace isotope::ops {
+
+/// REQUIRES: shapes of `args` match `batch` and the cache's layer; out [T, H*d].
+void attention(const AttentionArgs& args, const Batch& batch, const CpuKvCache& kv, const kernels::cpu::AttentionKernels& kernels, base::Team& team,
+               base::Arena& arena, Tensor out);
+
+}  // namespace isotope::ops

@@ -1,0 +1,204 @@
+#include "ops/cpu/cpu_ops.h"
+
+#include <fmt/format.h>
+
+#include <cstring>
+
+#include "base/check.h"
+#include "base/topology.h"
+#include "kernels/cpu/pick.h"
+#include "ops/cpu/attention.h"
+#include "ops/cpu/plain_linear.h"
+
+namespace isotope::ops {
+
+using kernels::cpu::Act;
+static_assert(int(Activation::silu) == int(Act::silu) && int(Activation::gelu_tanh) == int(Act::gelu_tanh) && int(Activation::gelu) == int(Act::gelu) &&
+              int(Activation::relu) == int(Act::relu) && int(Activation::relu2) == int(Act::relu2));
+
+namespace {
+
+// Waking the team and waiting for it costs about as much as one core needs for this many elements.
+constexpr int64_t kAlone = 16'384;
+// What an element of an activation, a norm costs in units of an element that is only added.
+constexpr int64_t kActCost = 4, kNormCost = 2;
+
+bool same_shape(Tensor a, Tensor b) { return a.rows == b.rows && a.cols == b.cols; }
+
+}  // namespace
+
+CpuOps::CpuOps(const kernels::cpu::KernelTable& kernels, int threads, const CpuOpsOptions& options)
+    : k_(kernels), precision_(options.precision), team_(threads, options.pin) {}
+
+template <class F>
+void CpuOps::for_rows(int64_t rows, int64_t cost, F&& f) {
+  if (rows * cost <= kAlone) f(int64_t{0}, rows);
+  else team_.for_ranges(rows, 1, f);
+}
+
+// ---- weights --------------------------------------------------------------------------------------------------------------------
+Result<std::unique_ptr<Weight>> CpuOps::pack(const HostTensor& t, std::span<const int32_t> rows) { return pack_plain(t, rows); }
+
+Tensor CpuOps::embed(const Weight& table, float scale) {
+  const Tensor out = empty(batch_.T(), table.k);
+  for_rows(out.rows, out.cols, [&](int64_t r0, int64_t r1) {
+    for (int64_t r = r0; r < r1; ++r) {
+      const int32_t token = batch_.tokens[size_t(r)];
+      ISO_CHECK(token >= 0 && token < table.n);
+      embed_row_plain(table, token, out.row(r));
+      if (scale != 1.0f) k_.elementwise.scale(out.row(r), out.cols, scale);
+    }
+  });
+  return out;
+}
+
+Tensor CpuOps::linear(Tensor x, const Linear& w) {
+  const Linear* const ws[1] = {&w};
+  Tensor out[1];
+  linear_n(x, ws, out);
+  return out[0];
+}
+
+void CpuOps::linear_n(Tensor x, std::span<const Linear* const> ws, std::span<Tensor> outs) {
+  for (size_t i = 0; i < ws.size(); ++i) {
+    ISO_CHECK(ws[i]->w && ws[i]->w->k == x.cols);
+    outs[i] = empty(x.rows, ws[i]->w->n);
+    linear_plain(x, *ws[i], outs[i], team_);
+  }
+}
+
+// ---- one step -------------------------------------------------------------------------------------------------------------------
+void CpuOps::begin(const Batch& batch, KvCache* kv) {
+  arena_.reset();
+  ropes_.begin();
+  batch_ = batch;
+  kv_ = static_cast<CpuKvCache*>(kv);
+}
+
+Tensor CpuOps::empty(int64_t rows, int64_t cols) {
+  const int64_t stride = (cols + 15) / 16 * 16;  // each row starts on a cache line
+  return {arena_.take<float>(size_t(rows * stride)).data(), rows, cols, stride};
+}
+
+Tensor CpuOps::rms_norm(Tensor x, std::span<const float> weight, float eps) {
+  ISO_CHECK(weight.empty() || int64_t(weight.size()) == x.cols);
+  const Tensor out = empty(x.rows, x.cols);
+  const float* w = weight.empty() ? nullptr : weight.data();
+  for_rows(x.rows, x.cols * kNormCost, [&](int64_t r0, int64_t r1) {
+    for (int64_t r = r0; r < r1; ++r) k_.elementwise.rms_norm(out.row(r), x.row(r), w, x.cols, eps);
+  });
+  return out;
+}
+
+Tensor CpuOps::add_rms_norm(Tensor x, Tensor y, std::span<const float> weight, float eps) {
+  ISO_CHECK(same_shape(x, y) && (weight.empty() || int64_t(weight.size()) == x.cols));
+  const Tensor out = empty(x.rows, x.cols);
+  const float* w = weight.empty() ? nullptr : weight.data();
+  for_rows(x.rows, x.cols * (kNormCost + 1), [&](int64_t r0, int64_t r1) {
+    for (int64_t r = r0; r < r1; ++r) {
+      k_.elementwise.add(x.row(r), y.row(r), x.cols, 1.0f);
+      k_.elementwise.rms_norm(out.row(r), x.row(r), w, x.cols, eps);
+    }
+  });
+  return out;
+}
+
+void CpuOps::head_norm(Tensor x, int head_dim, std::span<const float> weight, float eps) {
+  ISO_CHECK(head_dim > 0 && x.cols % head_dim == 0 && (weight.empty() || int64_t(weight.size()) == head_dim));
+  const float* w = weight.empty() ? nullptr : weight.data();
+  for_rows(x.rows, x.cols * kNormCost, [&](int64_t r0, int64_t r1) {
+    for (int64_t r = r0; r < r1; ++r) {
+      for (float* p = x.row(r); p != x.row(r) + x.cols; p += head_dim) k_.elementwise.rms_norm(p, p, w, head_dim, eps);
+    }
+  });
+}
+
+void CpuOps::rope(Tensor x, int head_dim, const Rope& rope) {
+  ISO_CHECK(x.rows == batch_.T() && head_dim > 0 && x.cols % head_dim == 0 && rope.rot <= head_dim);
+  const auto table = ropes_.get(rope, batch_.positions, arena_, team_);
+  const auto rotate = rope.interleaved ? k_.elementwise.rope_interleaved : k_.elementwise.rope;
+  const int64_t half = rope.rot / 2;
+  for_rows(x.rows, x.cols, [&](int64_t r0, int64_t r1) {
+    for (int64_t r = r0; r < r1; ++r) rotate(x.row(r), table.cos + r * half, table.sin + r * half, int(x.cols / head_dim), head_dim, rope.rot);
+  });
+}
+
+Tensor CpuOps::attention(const AttentionArgs& a) {
+  ISO_CHECK(kv_ && a.layer >= 0 && a.layer < kv_->layers());
+  const KvLayerSpec& spec = kv_->spec(a.layer);
+  const int64_t T = batch_.T(), d = a.head_dim;
+  ISO_CHECK(a.kv_heads == spec.kv_heads && a.head_dim == spec.head_dim && a.heads > 0 && a.heads % a.kv_heads == 0);
+  ISO_CHECK(size_t(spec.group) < batch_.groups.size() && int64_t(batch_.groups[size_t(spec.group)].slots.size()) == T);
+  ISO_CHECK(a.q.rows == T && a.k.rows == T && a.v.rows == T && a.q.cols == a.heads * d && a.k.cols == a.kv_heads * d && a.v.cols == a.kv_heads * d);
+  ISO_CHECK(a.sinks.empty() || int64_t(a.sinks.size()) == a.heads);
+  const Tensor out = empty(T, a.heads * d);
+  ops::attention(a, batch_, *kv_, k_.attention, team_, arena_, out);
+  return out;
+}
+
+Tensor CpuOps::act_mul(Tensor gate, Tensor up, Activation activation) {
+  ISO_CHECK(same_shape(gate, up));
+  const Tensor out = empty(gate.rows, gate.cols);
+  const auto f = k_.elementwise.act_mul[int(activation)];
+  for_rows(out.rows, out.cols * kActCost, [&](int64_t r0, int64_t r1) {
+    for (int64_t r = r0; r < r1; ++r) f(out.row(r), gate.row(r), up.row(r), out.cols);
+  });
+  return out;
+}
+
+void CpuOps::add(Tensor x, Tensor y, float scale) {
+  ISO_CHECK(same_shape(x, y));
+  for_rows(x.rows, x.cols, [&](int64_t r0, int64_t r1) {
+    for (int64_t r = r0; r < r1; ++r) k_.elementwise.add(x.row(r), y.row(r), x.cols, scale);
+  });
+}
+
+void CpuOps::scale(Tensor x, float s) {
+  for_rows(x.rows, x.cols, [&](int64_t r0, int64_t r1) {
+    for (int64_t r = r0; r < r1; ++r) k_.elementwise.scale(x.row(r), x.cols, s);
+  });
+}
+
+void CpuOps::softcap(Tensor x, float cap) {
+  for_rows(x.rows, x.cols * kActCost, [&](int64_t r0, int64_t r1) {
+    for (int64_t r = r0; r < r1; ++r) k_.elementwise.softcap(x.row(r), x.cols, cap);
+  });
+}
+
+Tensor CpuOps::gather(Tensor x, std::span<const int32_t> rows) {
+  const Tensor out = empty(int64_t(rows.size()), x.cols);
+  for (int64_t r = 0; r < out.rows; ++r) {
+    ISO_CHECK(rows[size_t(r)] >= 0 && rows[size_t(r)] < x.rows);
+    std::memcpy(out.row(r), x.row(rows[size_t(r)]), size_t(x.cols) * sizeof(float));
+  }
+  return out;
+}
+
+// ---- KV storage -----------------------------------------------------------------------------------------------------------------
+Result<std::unique_ptr<KvCache>> CpuOps::make_kv(std::span<const KvLayerSpec> layers, std::span<const int64_t> blocks_per_group, int block_size,
+                                                 KvType type) {
+  return CpuKvCache::make(layers, blocks_per_group, block_size, type);
+}
+
+size_t CpuOps::kv_block_bytes(std::span<const KvLayerSpec> layers, int group, int block_size, KvType type) const {
+  size_t bytes = 0;
+  for (const KvLayerSpec& l : layers) {
+    if (l.group == group) bytes += CpuKvCache::sizes(l, block_size, type).block;
+  }
+  return bytes;
+}
+
+std::string CpuOps::describe() const {
+  return fmt::format("cpu {}, {} thread{}{}", k_.isa, team_.size(), team_.size() == 1 ? "" : "s", precision_ == Precision::exact ? ", exact" : "");
+}
+
+Result<std::unique_ptr<Ops>> make_cpu_ops(const CpuOpsOptions& options) {
+  ISO_TRY(const kernels::cpu::KernelTable* kernels, kernels::cpu::pick_isa(options.isa));
+  if (options.threads < 0 || options.threads > 4096) {
+    return fail(Code::invalid_argument, fmt::format("{} threads", options.threads), "--threads", "choose 1 to 4096, or 0 for one a physical core");
+  }
+  const int threads = options.threads > 0 ? options.threads : base::machine().default_threads();
+  return std::make_unique<CpuOps>(*kernels, threads, options);
+}
+
+}  // namespace isotope::ops

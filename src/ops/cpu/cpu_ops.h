@@ -1,0 +1,58 @@
+// The CPU implementation of Ops: checks shapes, cuts work over the team, calls kernels.
+#pragma once
+
+#include <memory>
+
+#include "base/arena.h"
+#include "base/team.h"
+#include "kernels/cpu/table.h"
+#include "ops/cpu/kv_cache.h"
+#include "ops/cpu/rope_tables.h"
+#include "ops/ops.h"
+
+namespace isotope::ops {
+
+class CpuOps final : public Ops {
+ public:
+  CpuOps(const kernels::cpu::KernelTable& kernels, int threads, const CpuOpsOptions& options);
+
+  Result<std::unique_ptr<Weight>> pack(const HostTensor&, std::span<const int32_t> rows) override;
+
+  void begin(const Batch&, KvCache*) override;
+  Tensor empty(int64_t rows, int64_t cols) override;
+
+  Tensor embed(const Weight& table, float scale) override;
+  Tensor linear(Tensor x, const Linear&) override;
+  void linear_n(Tensor x, std::span<const Linear* const> ws, std::span<Tensor> outs) override;
+  Tensor rms_norm(Tensor x, std::span<const float> weight, float eps) override;
+  void head_norm(Tensor x, int head_dim, std::span<const float> weight, float eps) override;
+  void rope(Tensor x, int head_dim, const Rope&) override;
+  Tensor attention(const AttentionArgs&) override;
+  Tensor act_mul(Tensor gate, Tensor up, Activation) override;
+  void add(Tensor x, Tensor y, float scale) override;
+  void scale(Tensor x, float s) override;
+  void softcap(Tensor x, float cap) override;
+  Tensor gather(Tensor x, std::span<const int32_t> rows) override;
+
+  Tensor add_rms_norm(Tensor x, Tensor y, std::span<const float> weight, float eps) override;
+
+  Result<std::unique_ptr<KvCache>> make_kv(std::span<const KvLayerSpec>, std::span<const int64_t> blocks_per_group, int block_size, KvType) override;
+  size_t kv_block_bytes(std::span<const KvLayerSpec>, int group, int block_size, KvType) const override;
+
+  std::string describe() const override;
+
+ private:
+  /// Calls f(r0, r1) for ranges of rows; on this thread alone when all rows together cost fewer than kAlone element visits.
+  template <class F>
+  void for_rows(int64_t rows, int64_t cost, F&& f);
+
+  const kernels::cpu::KernelTable& k_;
+  Precision precision_;
+  base::Team team_;
+  base::Arena arena_;
+  RopeTables ropes_;
+  Batch batch_;
+  CpuKvCache* kv_ = nullptr;
+};
+
+}  // namespace isotope::ops
