@@ -1,8 +1,46 @@
-// Weights times activations.
+// Weights times activations: out[m, n] = sum over k of x[m, k] · w[n, k], plus bias[n].
+// One order of addition for every element: blocks of 32 k (floating formats: single k) from first to last, one float32 accumulator. Rows, tiles,
+// threads and instruction sets only decide who computes an element, never how; so the bits are the same for all of them.
 #pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "kernels/cpu/packs.h"
 
 namespace isotope::kernels::cpu {
 
-struct GemmKernels {};
+/// Activations for the integer kernels: int8 codes with one float32 scale for each 32 k of a row. Rows are kept in panels of GemmKernels::panel_rows
+/// (the last panel holds what remains, h rows), a panel is a run of records along k, one for each block:
+///   int8 q[h][32] | float d[h] | float d·sum(q)[h] | int32 -sum(q)[h] | int32 -sum(q[0..15])[h] | int32 -sum(q[16..31])[h]
+/// q is 0 and d is NaN for a block with a NaN or an infinity, so that the row's results are NaN and no other row notices.
+constexpr size_t kRecordBytes = kBlock + 5 * 4;  ///< of one row
+constexpr size_t quantized_bytes(int64_t rows, int64_t k) { return size_t(rows) * size_t((k + kBlock - 1) / kBlock) * kRecordBytes; }
+
+struct GemmArgs {
+  const std::byte* tiles = nullptr;  ///< first tile
+  size_t tile_bytes = 0;             ///< from one tile to the next
+  int64_t n = 0;                     ///< outputs; the last tile may be partly used
+  int64_t k = 0;
+  int64_t m = 0;                     ///< rows
+  const std::byte* quantized = nullptr;  ///< integer packs: first of the panels of these m rows; begins on a panel boundary
+  const float* x = nullptr;              ///< floating packs: [m, k]
+  int64_t x_stride = 0;
+  float* out = nullptr;              ///< [m, n]
+  int64_t out_stride = 0;
+  const float* bias = nullptr;       ///< [n] or null
+};
+
+struct GemmKernels {
+  using Gemm = void (*)(const GemmArgs&) noexcept;
+  /// Sixteen rows of packed weight -> float32 row `lane`, k values: what tensor::dequantize gives.
+  using DecodeRow = void (*)(const std::byte* tile, int lane, int64_t k, float* out) noexcept;
+
+  Gemm gemm[size_t(Pack::count_)];
+  DecodeRow decode_row[size_t(Pack::count_)];
+  /// One panel of h rows. REQUIRES: 1 <= h <= panel_rows.
+  void (*quantize_panel)(const float* x, int64_t x_stride, int h, int64_t k, std::byte* panel) noexcept;
+  int panel_rows;
+};
 
 }  // namespace isotope::kernels::cpu

@@ -1,7 +1,29 @@
+// The table of gemm.h.
+#include "kernels/cpu/gemm_quantize.inl"
+#include "kernels/cpu/gemm_unpack.inl"
+#include "kernels/cpu/gemm_int.inl"
+#include "kernels/cpu/gemm_float.inl"
+
 namespace isotope::kernels::cpu {
 namespace {
 
-constexpr GemmKernels kGemm = {};
+template <Pack P>
+void gemm(const GemmArgs& a) noexcept {
+  if constexpr (pack_row(P).integer()) gemm_int<P>(a);
+  else gemm_float<P>(a);
+}
+
+template <Pack P>
+void decode_row(const std::byte* tile, int lane, int64_t k, float* out) noexcept {
+  if constexpr (pack_row(P).integer()) decode_row_int<P>(tile, lane, k, out);
+  else decode_row_float<P>(tile, lane, k, out);
+}
+
+template <int... P>
+constexpr GemmKernels make_gemm(Indices<P...>) {
+  return {{gemm<Pack(P)>...}, {decode_row<Pack(P)>...}, quantize_panel, kPanelRows};
+}
+constexpr GemmKernels kGemm = make_gemm(indices<int(Pack::count_)>());
 
 }  // namespace
 }  // namespace isotope::kernels::cpu

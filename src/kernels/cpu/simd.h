@@ -66,6 +66,17 @@ inline f32x16 exp(f32x16 x) {
   return p * bits_to_f32(shift_left<23>(n2 + set1(int32_t{127})));
 }
 
+/// A list of whole numbers as a type, for unrolling over constants.
+template <int... I>
+struct Indices {};
+template <int N, int... I>
+constexpr auto indices_() {
+  if constexpr (N == 0) return Indices<I...>{};
+  else return indices_<N - 1, N - 1, I...>();
+}
+template <int N>
+constexpr auto indices() { return indices_<N>(); }
+
 /// One lane's scalar results with the vector's bits: lane 0 of the vector form.
 inline float exp1(float x) { return lane0(exp(set1(x))); }
 

@@ -1,0 +1,96 @@
+// How weights lie in memory for the kernels. Rows of a weight are cut into tiles of sixteen, one row a lane; a tile is a run of units along k.
+// A unit holds `blocks` blocks of 32 k (K formats: 8, their 256), and the parts below one after another:
+//   for each block: the low plane, then the high plane of its codes
+//   small[a], small[b]: bytes, sixteen lanes for each 32 or 16 k     (scales and minima of the K formats)
+//   half precision fields, sixteen lanes each                        (d, then m)
+//   float32 fields, sixteen lanes each
+// A plane of w bits holds the codes of 16 lanes x 32 k: group g = four consecutive k, byte p = 4 * lane + k % 4 of its group.
+// Group g lies in 64-byte line g % w, shifted left by w * (g / w). So one load, shift and mask give the operand of a four-way dot product.
+// Nothing is requantized: the numbers are the file's own, and decode_row() gives back tensor::dequantize() bit by bit.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace isotope::kernels::cpu {
+
+constexpr int kLanes = 16;      ///< rows of a tile
+constexpr int kBlock = 32;      ///< k of a block: one activation scale
+constexpr int kGroups = 8;      ///< groups of four k in a block
+
+enum class Pack : uint8_t {
+  q4_0, q4_1, q5_0, q5_1, q8_0, q2_k, q3_k, q4_k, q5_k, q6_k, iq4_nl, iq4_xs, mxfp4, nvfp4,
+  i8g16,  ///< any format whose values are whole multiples of one float32 for each 16 k: the IQ1, IQ2, IQ3 and TQ formats
+  f16, bf16, f32,
+  count_
+};
+
+/// How scales apply to the integer dot product of a block; see step() in gemm_int.inl for the arithmetic.
+enum class Kind : uint8_t {
+  scale,         ///< d · dot
+  scale_min,     ///< d · dot + m · sum
+  small16,       ///< d · (s0 · dot0 + s1 · dot1), one whole-number scale for each 16 k
+  small16_min,   ///< the same, minus dmin · (m0 · sum0 + m1 · sum1)
+  scale16,       ///< d0 · dot0 + d1 · dot1: two fields for each block
+  floating,      ///< no codes: values along k, sixteen lanes each
+};
+
+struct PackRow {
+  Pack pack;
+  const char* name;
+  Kind kind;
+  int bits;        ///< codes are below 2^bits after the table look-up, and stand for code - 2^(bits-1) unless the kind has minima
+  int blocks;      ///< blocks of 32 k in a unit; 0 = floating
+  int low, high;   ///< bits of the two planes
+  int small_a, small_b;  ///< bytes a lane
+  int halves, floats;    ///< fields a lane
+  constexpr int block_bytes() const { return kLanes * kBlock * (low + high) / 8; }
+  constexpr int small_a_at() const { return blocks * block_bytes(); }
+  constexpr int small_b_at() const { return small_a_at() + kLanes * small_a; }
+  constexpr int halves_at() const { return small_b_at() + kLanes * small_b; }
+  constexpr int floats_at() const { return halves_at() + kLanes * 2 * halves; }
+  constexpr int unit_bytes() const { return blocks ? floats_at() + kLanes * 4 * floats : kLanes * bits / 8; }
+  constexpr int unit_k() const { return blocks ? blocks * kBlock : 1; }
+  constexpr bool integer() const { return kind != Kind::floating; }
+  /// Bytes of a tile of k columns: whole units, rounded up to a cache line.
+  constexpr size_t tile_bytes(int64_t k) const {
+    return (size_t((k + unit_k() - 1) / unit_k()) * size_t(unit_bytes()) + 63) / 64 * 64;
+  }
+};
+
+constexpr PackRow kPacks[] = {
+    //             name      kind               bits blocks low high small a, b  halves floats
+    {Pack::q4_0,   "q4_0",   Kind::scale,       4,   1,     4,  0,   0,     0,   1,     0},
+    {Pack::q4_1,   "q4_1",   Kind::scale_min,   4,   1,     4,  0,   0,     0,   2,     0},
+    {Pack::q5_0,   "q5_0",   Kind::scale,       5,   1,     4,  1,   0,     0,   1,     0},
+    {Pack::q5_1,   "q5_1",   Kind::scale_min,   5,   1,     4,  1,   0,     0,   2,     0},
+    {Pack::q8_0,   "q8_0",   Kind::scale,       8,   1,     8,  0,   0,     0,   1,     0},
+    {Pack::q2_k,   "q2_k",   Kind::small16_min, 2,   8,     2,  0,   16,    0,   2,     0},
+    {Pack::q3_k,   "q3_k",   Kind::small16,     3,   8,     2,  1,   16,    0,   1,     0},
+    {Pack::q4_k,   "q4_k",   Kind::scale_min,   4,   8,     4,  0,   8,     8,   2,     0},
+    {Pack::q5_k,   "q5_k",   Kind::scale_min,   5,   8,     4,  1,   8,     8,   2,     0},
+    {Pack::q6_k,   "q6_k",   Kind::small16,     6,   8,     4,  2,   16,    0,   1,     0},
+    {Pack::iq4_nl, "iq4_nl", Kind::scale,       8,   1,     4,  0,   0,     0,   1,     0},
+    {Pack::iq4_xs, "iq4_xs", Kind::scale,       8,   8,     4,  0,   8,     0,   1,     0},
+    {Pack::mxfp4,  "mxfp4",  Kind::scale,       5,   1,     4,  0,   1,     0,   0,     0},
+    {Pack::nvfp4,  "nvfp4",  Kind::scale16,     8,   2,     4,  0,   4,     0,   0,     0},
+    {Pack::i8g16,  "i8g16",  Kind::scale16,     8,   1,     8,  0,   0,     0,   0,     2},
+    {Pack::f16,    "f16",    Kind::floating,    16,  0,     0,  0,   0,     0,   0,     0},
+    {Pack::bf16,   "bf16",   Kind::floating,    16,  0,     0,  0,   0,     0,   0,     0},
+    {Pack::f32,    "f32",    Kind::floating,    32,  0,     0,  0,   0,     0,   0,     0},
+};
+constexpr const PackRow& pack_row(Pack p) { return kPacks[size_t(p)]; }
+
+constexpr bool packs_are_in_order() {
+  for (size_t i = 0; i < sizeof(kPacks) / sizeof(kPacks[0]); ++i)
+    if (size_t(kPacks[i].pack) != i) return false;
+  return sizeof(kPacks) / sizeof(kPacks[0]) == size_t(Pack::count_);
+}
+static_assert(packs_are_in_order(), "pack_row() indexes kPacks by pack");
+
+// Values of four-bit codes, biased so that they are unsigned (facts of the formats).
+constexpr uint8_t kIq4Table[16] = {1, 24, 45, 63, 79, 93, 106, 118, 129, 141, 153, 166, 181, 197, 217, 241};  ///< IQ4_NL, IQ4_XS: value + 128
+constexpr uint8_t kE2M1Table16[16] = {16, 17, 18, 19, 20, 22, 24, 28, 16, 15, 14, 13, 12, 10, 8, 4};          ///< E2M1 doubled, + 16
+constexpr uint8_t kE2M1Table128[16] = {128, 129, 130, 131, 132, 134, 136, 140, 128, 127, 126, 125, 124, 122, 120, 116};  ///< + 128
+
+}  // namespace isotope::kernels::cpu

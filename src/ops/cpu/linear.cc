@@ -1,0 +1,152 @@
+#include "ops/cpu/linear.h"
+
+#include <algorithm>
+
+#include "base/check.h"
+
+namespace isotope::ops {
+
+using kernels::cpu::GemmArgs;
+using kernels::cpu::kBlock;
+using kernels::cpu::KernelTable;
+using kernels::cpu::kLanes;
+using kernels::cpu::kRecordBytes;
+
+namespace {
+
+// Below this estimate (core cycles) waking the team costs more than it saves.
+constexpr int64_t kAlone = 8'000;
+// Quantized activations of one pass over a weight stay in the second-level cache.
+constexpr int64_t kPassBytes = 640 << 10;
+// Rough costs, for a fair cut only.
+constexpr int64_t kQuantizeBlockCycles = 40, kBytesPerCycle = 8, kBlockRowCycles = 13, kFloatRowCycles = 1;
+
+int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
+const PackedWeight& packed(const LinearJob& j) { return static_cast<const PackedWeight&>(*j.w); }
+
+int64_t tile_cost(const LinearJob& j, int64_t rows) {
+  const PackedWeight& w = packed(j);
+  const int64_t compute = w.row().integer() ? ceil_div(w.k, kBlock) * kBlockRowCycles : w.k * kFloatRowCycles;
+  return std::max(int64_t(w.tile_bytes) / kBytesPerCycle, rows * compute) + 1;
+}
+
+/// All tiles of all jobs, one after another, cut by cost.
+class Tiles {
+ public:
+  Tiles(std::span<const LinearJob> jobs, int64_t rows) : jobs_(jobs), rows_(rows) {
+    for (const LinearJob& j : jobs) count_ += packed(j).tiles(), cost_ += packed(j).tiles() * tile_cost(j, rows);
+  }
+  int64_t count() const { return count_; }
+  int64_t cost() const { return cost_; }
+
+  /// Calls f(job, first tile, one past the last) for each run of tiles in part `i` of `parts`.
+  template <class F>
+  void part(int64_t i, int64_t parts, F&& f) const {
+    const auto cut = [&](int64_t p) { return int64_t(__int128(cost_) * p / parts); };
+    const int64_t from = cut(i), to = cut(i + 1);
+    int64_t before = 0;
+    for (const LinearJob& j : jobs_) {
+      const int64_t each = tile_cost(j, rows_), n = packed(j).tiles();
+      // A tile belongs to the part in which its cost begins.
+      const int64_t a = std::clamp(ceil_div(std::max<int64_t>(from - before, 0), each), int64_t{0}, n);
+      const int64_t b = std::clamp(ceil_div(std::max<int64_t>(to - before, 0), each), int64_t{0}, n);
+      if (a < b) f(j, a, b);
+      before += n * each;
+    }
+  }
+
+ private:
+  std::span<const LinearJob> jobs_;
+  int64_t rows_, count_ = 0, cost_ = 0;
+};
+
+struct Input {
+  Tensor x;
+  std::byte* quantized;
+  int64_t panel_rows, blocks;
+  std::byte* panel(int64_t row) const { return quantized + size_t(row) * size_t(blocks) * kRecordBytes; }  // row begins a panel
+};
+
+// Records [a, b) of all records of all panels, in memory order; a record is a block of a panel.
+void quantize_records(const KernelTable& t, const Input& in, int64_t a, int64_t b) {
+  while (a < b) {
+    const int64_t row = a / in.blocks * in.panel_rows, block = a % in.blocks, count = std::min(in.blocks - block, b - a);
+    const int h = int(std::min(in.panel_rows, in.x.rows - row));
+    const int64_t k0 = block * kBlock, k1 = std::min(in.x.cols, k0 + count * kBlock);
+    t.gemm.quantize_panel(in.x.row(row) + k0, in.x.stride, h, k1 - k0, in.panel(row) + size_t(block) * size_t(h) * kRecordBytes);
+    a += count;
+  }
+}
+
+void run_tiles(const KernelTable& t, const Input& in, const LinearJob& j, int64_t tile, int64_t end, int64_t row, int64_t row_end) {
+  const PackedWeight& w = packed(j);
+  const int64_t n0 = tile * kLanes;
+  t.gemm.gemm[size_t(w.pack)]({.tiles = w.tile(tile),
+                               .tile_bytes = w.tile_bytes,
+                               .n = std::min(w.n, end * kLanes) - n0,
+                               .k = w.k,
+                               .m = row_end - row,
+                               .quantized = w.row().integer() ? in.panel(row) : nullptr,
+                               .x = in.x.row(row),
+                               .x_stride = in.x.stride,
+                               .out = j.out.row(row) + n0,
+                               .out_stride = j.out.stride,
+                               .bias = j.bias.empty() ? nullptr : j.bias.data() + n0});
+}
+
+// Rows of one pass, whole panels.
+int64_t pass_rows(const Input& in) {
+  const int64_t rows = kPassBytes / std::max<int64_t>(1, in.blocks * int64_t(kRecordBytes));
+  return std::max(in.panel_rows, rows / in.panel_rows * in.panel_rows);
+}
+
+// What member `i` of `parts` computes. Many tiles: a share of them for all rows. Few tiles for the team: a share of (rows, tiles).
+void run_part(const KernelTable& t, const Input& in, const Tiles& tiles, int64_t i, int64_t parts) {
+  const int64_t rows = in.x.rows, panels = ceil_div(rows, in.panel_rows);
+  const int64_t row_parts = tiles.count() >= 4 * parts ? 1 : std::min(panels, ceil_div(4 * parts, tiles.count()));
+  const int64_t units = row_parts == 1 ? parts : row_parts * std::min(parts, tiles.count()), per_row_part = units / row_parts;
+  for (int64_t u = units * i / parts; u < units * (i + 1) / parts; ++u) {
+    const int64_t p = u / per_row_part;
+    const int64_t begin = panels * p / row_parts * in.panel_rows, end = std::min(rows, panels * (p + 1) / row_parts * in.panel_rows);
+    for (int64_t m = begin; m < end; m += pass_rows(in))
+      tiles.part(u % per_row_part, per_row_part,
+                 [&](const LinearJob& j, int64_t a, int64_t b) { run_tiles(t, in, j, a, b, m, std::min(end, m + pass_rows(in))); });
+  }
+}
+
+}  // namespace
+
+void linear(base::Team& team, const KernelTable& table, Tensor x, std::span<std::byte> scratch, std::span<const LinearJob> jobs) {
+  if (x.rows <= 0 || jobs.empty()) return;
+  bool quantize = false;
+  for (const LinearJob& j : jobs) {
+    ISO_CHECK(j.w && j.w->k == x.cols && j.out.rows == x.rows && j.out.cols == j.w->n && (j.bias.empty() || int64_t(j.bias.size()) == j.w->n));
+    quantize |= packed(j).row().integer();
+  }
+  ISO_CHECK(!quantize || scratch.size() >= linear_scratch_bytes(x.rows, x.cols));
+  const Input in{x, scratch.data(), table.gemm.panel_rows, ceil_div(x.cols, kBlock)};
+  const Tiles tiles(jobs, x.rows);
+  const int64_t records = quantize ? ceil_div(x.rows, in.panel_rows) * in.blocks : 0;
+  const bool quantize_alone = x.rows * in.blocks * kQuantizeBlockCycles <= kAlone;
+  if (team.size() == 1 || tiles.cost() <= kAlone) {
+    quantize_records(table, in, 0, records);
+    return run_part(table, in, tiles, 0, 1);
+  }
+  if (quantize_alone) quantize_records(table, in, 0, records);
+  team.run([&](int member) {
+    const int64_t i = member, parts = team.size();
+    if (quantize && !quantize_alone) {
+      quantize_records(table, in, records * i / parts, records * (i + 1) / parts);
+      team.barrier();
+    }
+    run_part(table, in, tiles, i, parts);
+  });
+}
+
+void embed_row(const KernelTable& table, const Weight& weight, int64_t r, float* out) {
+  const auto& w = static_cast<const PackedWeight&>(weight);
+  ISO_CHECK(r >= 0 && r < w.n);
+  table.gemm.decode_row[size_t(w.pack)](w.tile(r / kLanes), int(r % kLanes), w.k, out);
+}
+
+}  // namespace isotope::ops

@@ -1,0 +1,31 @@
+// Linear layers on the CPU: cuts the work over the team, calls the kernels. Results for a row depend on that row alone, never on the number of
+// rows, the cut, or the team (docs/architecture.md, contract 1).
+#pragma once
+
+#include <span>
+
+#include "base/team.h"
+#include "kernels/cpu/table.h"
+#include "ops/cpu/packed_weight.h"
+
+namespace isotope::ops {
+
+/// One projection: out = x · Wᵀ + bias. `out` is [x.rows, w.n].
+struct LinearJob {
+  const Weight* w = nullptr;  ///< made by pack_weight
+  Tensor out;
+  std::span<const float> bias = {};  ///< [n] or empty
+};
+
+/// Bytes of scratch that linear() needs for an input [rows, k]; any alignment of 64 will do.
+inline size_t linear_scratch_bytes(int64_t rows, int64_t k) { return (kernels::cpu::quantized_bytes(rows, k) + 63) / 64 * 64; }
+
+/// Several projections of one input in one parallel region; activations are quantized once, into `scratch`. The same bits as one job after another.
+/// REQUIRES: every w->k == x.cols; scratch holds linear_scratch_bytes(x.rows, x.cols). Rows of x and out are best an odd number of cache lines apart:
+/// at a power of two, sixteen of them compete for the same sets of the first-level cache.
+void linear(base::Team&, const kernels::cpu::KernelTable&, Tensor x, std::span<std::byte> scratch, std::span<const LinearJob> jobs);
+
+/// Row r of a packed weight as float32 [k], what tensor::dequantize gives: a tied head serves as embedding, in one copy.
+void embed_row(const kernels::cpu::KernelTable&, const Weight&, int64_t r, float* out);
+
+}  // namespace isotope::ops
