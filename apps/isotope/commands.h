@@ -27,5 +27,6 @@ Result<levers::Levers> resolve_levers(const Context&);
 
 void add_completion(CLI::App&, Context&);
 void add_levers(CLI::App&, Context&);
+void add_logits(CLI::App&, Context&);
 
 }  // namespace isotope::app

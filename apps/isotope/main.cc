@@ -25,6 +25,7 @@ int main(int argc, char** argv) {
   app.require_subcommand(0, 1);
   app.fallthrough();
   add_levers(app, context);
+  add_logits(app, context);
   add_completion(app, context);
   CLI11_PARSE(app, argc, argv);
   if (context.run) return context.run();

@@ -14,6 +14,9 @@ namespace isotope::weights { class Checkpoint; }
 
 namespace isotope::models {
 
+/// Whether the checkpoint must hold a group of tensors. `maybe`: the container does not say; the tensors decide.
+enum class Presence : uint8_t { no, maybe, yes };
+
 struct LayerConfig {
   int64_t window = 0;        ///< 0 = full attention
   bool rope = true;          ///< false = NoPE layer
@@ -30,13 +33,15 @@ struct ModelConfig {
   float attn_softcap = 0, final_softcap = 0;
   float embed_scale = 1, residual_scale = 1, logit_scale = 1;  ///< logits are multiplied by logit_scale
   bool tied_head = false;
+  Presence qkv_bias = Presence::no, out_bias = Presence::no, mlp_bias = Presence::no;
   std::vector<ops::Rope> ropes;
   std::vector<LayerConfig> layer;  ///< [layers]
-  std::vector<int32_t> eos_ids;
+  std::vector<int32_t> eos_ids;    ///< every end-of-generation token that the files name, ascending
   int32_t bos_id = -1;
 };
 
-/// `overrides`: --hf-overrides, JSON values by key. `served_len`: what the engine will serve at most (longrope chooses by it); 0 = context_length.
+/// `overrides`: --hf-overrides, JSON values by key of config.json (for GGUF files too); "rope_scaling.factor" reaches into an object.
+/// `served_len`: what the engine will serve at most (longrope and dynamic scaling choose by it); 0 = context_length.
 Result<ModelConfig> parse_config(const weights::Checkpoint&, const std::map<std::string, std::string>& overrides = {}, int64_t served_len = 0);
 
 }  // namespace isotope::models

@@ -1,0 +1,93 @@
+#include "models/arch.h"
+
+#include <fmt/format.h>
+
+#include "models/orders.h"
+
+namespace isotope::models {
+namespace {
+
+template <class T>
+std::unique_ptr<Transformer> make() {
+  return std::make_unique<T>();
+}
+
+constexpr Arch kArchs[] = {
+    {.name = "llama", .gguf = "llama", .classes = "LlamaForCausalLM LLaMAForCausalLM", .model_type = "llama", .make = make<Dense>, .rows = dense_rows,
+     .gguf_pairs = true, .defaults = R"({"rms_norm_eps": 1e-6, "max_position_embeddings": 2048})"},
+    {.name = "mistral", .gguf = "mistral3", .classes = "MistralForCausalLM Mistral3ForConditionalGeneration", .model_type = "mistral",
+     .make = make<Dense>, .rows = dense_rows, .windows = WindowRule::every, .gguf_pairs = true,
+     .defaults = R"({"num_key_value_heads": 8, "rms_norm_eps": 1e-6, "max_position_embeddings": 131072, "sliding_window": 4096})"},
+    {.name = "smollm3", .gguf = "smollm3", .classes = "SmolLM3ForCausalLM", .model_type = "smollm3", .make = make<Dense>, .rows = dense_rows,
+     .windows = WindowRule::nope, .gguf_pairs = true,
+     .defaults = R"({"num_key_value_heads": 4, "rms_norm_eps": 1e-6, "max_position_embeddings": 32768, "rope_theta": 2000000.0,
+                     "no_rope_layer_interval": 4, "tie_word_embeddings": true})",
+     .gguf_defaults = R"({"no_rope_layer_interval": 4})"},
+    {.name = "qwen2", .gguf = "qwen2", .classes = "Qwen2ForCausalLM", .model_type = "qwen2", .make = make<Dense>, .rows = dense_rows,
+     .windows = WindowRule::from_layer, .qkv_bias = Presence::yes,
+     .defaults = R"({"num_key_value_heads": 32, "rms_norm_eps": 1e-6, "max_position_embeddings": 32768, "sliding_window": 4096, "max_window_layers": 28,
+                     "attention_bias": true, "attention_out_bias": false})"},
+    {.name = "qwen3", .gguf = "qwen3", .classes = "Qwen3ForCausalLM", .model_type = "qwen3", .make = make<Dense>, .rows = qk_norm_rows,
+     .windows = WindowRule::from_layer,
+     .defaults = R"({"num_key_value_heads": 32, "head_dim": 128, "rms_norm_eps": 1e-6, "max_position_embeddings": 32768, "sliding_window": 4096,
+                     "max_window_layers": 28})"},
+    {.name = "gemma", .gguf = "gemma", .classes = "GemmaForCausalLM", .model_type = "gemma", .make = make<Dense>, .rows = dense_rows,
+     .hf_norm_shift = 1, .scaled_embedding = true,
+     .defaults = R"({"num_key_value_heads": 16, "head_dim": 256, "rms_norm_eps": 1e-6, "max_position_embeddings": 8192,
+                     "hidden_activation": "gelu_pytorch_tanh", "tie_word_embeddings": true})",
+     .gguf_defaults = R"({"hidden_activation": "gelu_pytorch_tanh"})"},
+    {.name = "gemma2", .gguf = "gemma2", .classes = "Gemma2ForCausalLM", .model_type = "gemma2", .make = make<Sandwich>, .rows = sandwich_rows,
+     .windows = WindowRule::pattern, .hf_norm_shift = 1, .scaled_embedding = true, .scalar_layers = 46,
+     .defaults = R"({"num_attention_heads": 8, "num_key_value_heads": 4, "head_dim": 256, "rms_norm_eps": 1e-6, "max_position_embeddings": 8192,
+                     "hidden_activation": "gelu_pytorch_tanh", "tie_word_embeddings": true, "query_pre_attn_scalar": 256, "sliding_window": 4096,
+                     "sliding_window_pattern": 2, "final_logit_softcapping": 30.0, "attn_logit_softcapping": 50.0})",
+     .gguf_defaults = R"({"hidden_activation": "gelu_pytorch_tanh", "sliding_window": 4096, "sliding_window_pattern": 2})"},
+    {.name = "gemma3", .gguf = "gemma3", .classes = "Gemma3ForCausalLM Gemma3ForConditionalGeneration", .model_type = "gemma3_text",
+     .make = make<Sandwich>, .rows = sandwich_qk_rows, .windows = WindowRule::pattern, .hf_norm_shift = 1, .scaled_embedding = true, .scalar_layers = 62,
+     .defaults = R"({"vocab_size": 262208, "num_attention_heads": 8, "num_key_value_heads": 4, "head_dim": 256, "rms_norm_eps": 1e-6,
+                     "max_position_embeddings": 131072, "hidden_activation": "gelu_pytorch_tanh", "tie_word_embeddings": true,
+                     "query_pre_attn_scalar": 256, "sliding_window": 4096, "sliding_window_pattern": 6, "rope_theta": 1000000.0,
+                     "rope_local_base_freq": 10000.0})",
+     .gguf_defaults = R"({"hidden_activation": "gelu_pytorch_tanh", "sliding_window_pattern": 6, "rope_theta": 1000000.0,
+                          "rope_local_base_freq": 10000.0})"},
+    {.name = "phi3", .gguf = "phi3", .classes = "Phi3ForCausalLM", .model_type = "phi3", .make = make<Dense>, .rows = dense_rows,
+     .windows = WindowRule::every,
+     .defaults = R"({"rms_norm_eps": 1e-5, "max_position_embeddings": 4096, "original_max_position_embeddings": 4096})"},
+    {.name = "olmo2", .gguf = "olmo2", .classes = "Olmo2ForCausalLM", .model_type = "olmo2", .make = make<PostNorm>, .rows = post_norm_rows,
+     .defaults = R"({"rms_norm_eps": 1e-5, "max_position_embeddings": 2048})"},
+    {.name = "granite", .gguf = "granite", .classes = "GraniteForCausalLM", .model_type = "granite", .make = make<Dense>, .rows = dense_rows,
+     .gguf_pairs = true,
+     .defaults = R"({"rms_norm_eps": 1e-6, "max_position_embeddings": 2048, "attention_multiplier": 1.0})"},
+};
+
+bool has_word(std::string_view words, std::string_view word) {
+  for (size_t at = 0; at < words.size();) {
+    const size_t end = std::min(words.find(' ', at), words.size());
+    if (words.substr(at, end - at) == word) return true;
+    at = end + 1;
+  }
+  return false;
+}
+
+template <class Match>
+const Arch* first(Match match) {
+  for (const Arch& a : kArchs)
+    if (match(a)) return &a;
+  return nullptr;
+}
+
+}  // namespace
+
+std::span<const Arch> archs() { return kArchs; }
+const Arch* arch_by_gguf(std::string_view s) { return first([&](const Arch& a) { return a.gguf == s; }); }
+const Arch* arch_by_class(std::string_view s) { return first([&](const Arch& a) { return has_word(a.classes, s); }); }
+const Arch* arch_by_model_type(std::string_view s) { return first([&](const Arch& a) { return a.model_type == s; }); }
+const Arch* arch_by_name(std::string_view s) { return first([&](const Arch& a) { return a.name == s; }); }
+
+std::string supported_archs() {
+  std::string s;
+  for (const Arch& a : kArchs) s += fmt::format("{}{} ({})", s.empty() ? "" : ", ", a.gguf, a.classes);
+  return s;
+}
+
+}  // namespace isotope::models

@@ -1,0 +1,48 @@
+// The architecture list: one row for each family. Everything in which families with the same order of computation differ is a column here.
+#pragma once
+
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "models/layer.h"
+#include "models/tensor_rows.h"
+
+namespace isotope::models {
+
+/// Which layers slide where config.json has no `layer_types` and a window is set.
+enum class WindowRule : uint8_t {
+  none,        ///< the family has no window, whatever `sliding_window` says
+  every,       ///< all layers
+  from_layer,  ///< layers from `max_window_layers` on, if `use_sliding_window`
+  nope,        ///< layers without rotary embedding, if `use_sliding_window`
+  pattern,     ///< all but every n-th, n = `sliding_window_pattern`
+};
+
+struct Arch {
+  std::string_view name;        ///< ours, and what `isotope inspect` prints
+  std::string_view gguf;        ///< general.architecture
+  std::string_view classes;     ///< config.json `architectures`, separated by spaces; vision-language wrappers whose text part is this family too
+  std::string_view model_type;  ///< of the text model's configuration
+  std::unique_ptr<Transformer> (*make)();
+  std::span<const LayerRow> (*rows)();
+  WindowRule windows = WindowRule::none;
+  bool gguf_pairs = false;      ///< GGUF stores q and k rows so that neighbours turn together; the loader puts them back into halves
+  float hf_norm_shift = 0;      ///< added to Hugging Face norm weights (Gemma stores w, multiplies by 1 + w; GGUF holds the sum)
+  bool scaled_embedding = false;///< embeddings are multiplied by sqrt(hidden)
+  Presence qkv_bias = Presence::maybe;  ///< in GGUF, which has no key for it
+  int scalar_layers = 0;        ///< in GGUF: the model of this depth divides q·k by sqrt(hidden / heads), not sqrt(head_dim); no key says so
+  std::string_view defaults;    ///< config.json values of the transformers class where a file leaves them out, as JSON
+  std::string_view gguf_defaults = "{}";  ///< the same for GGUF keys, in config.json's names
+};
+
+std::span<const Arch> archs();
+const Arch* arch_by_gguf(std::string_view general_architecture);
+const Arch* arch_by_class(std::string_view hf_class);
+const Arch* arch_by_model_type(std::string_view);
+const Arch* arch_by_name(std::string_view);
+/// For messages: GGUF names and classes of all rows.
+std::string supported_archs();
+
+}  // namespace isotope::models

@@ -1,0 +1,151 @@
+// GGUF keys in config.json's words. Key names: https://github.com/ggml-org/ggml/blob/master/docs/gguf.md; meanings checked against files that
+// convert_hf_to_gguf.py wrote.
+#include <fmt/format.h>
+
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "models/config_source.h"
+
+namespace isotope::models {
+namespace {
+
+using nlohmann::json;
+using weights::Checkpoint;
+using weights::Metadata;
+
+enum class Kind : uint8_t { integer, number, boolean, text };
+struct KeyRow {
+  std::string_view gguf;  ///< after "<architecture>."
+  const char* hf;         ///< JSON pointer
+  Kind kind;
+};
+constexpr KeyRow kKeys[] = {
+    {"block_count", "/num_hidden_layers", Kind::integer},
+    {"context_length", "/max_position_embeddings", Kind::integer},
+    {"embedding_length", "/hidden_size", Kind::integer},
+    {"feed_forward_length", "/intermediate_size", Kind::integer},
+    {"attention.head_count", "/num_attention_heads", Kind::integer},
+    {"attention.head_count_kv", "/num_key_value_heads", Kind::integer},
+    {"attention.key_length", "/head_dim", Kind::integer},
+    {"attention.layer_norm_rms_epsilon", "/rms_norm_eps", Kind::number},
+    {"attention.sliding_window", "/sliding_window", Kind::integer},
+    {"attention.scale", "/attention_multiplier", Kind::number},
+    {"attn_logit_softcapping", "/attn_logit_softcapping", Kind::number},
+    {"final_logit_softcapping", "/final_logit_softcapping", Kind::number},
+    {"embedding_scale", "/embedding_multiplier", Kind::number},
+    {"residual_scale", "/residual_multiplier", Kind::number},
+    {"logit_scale", "/logits_scaling", Kind::number},
+    {"rope.dimension_count", "/rotary_dim", Kind::integer},
+    {"rope.freq_base", "/rope_theta", Kind::number},
+    {"rope.freq_base_swa", "/rope_local_base_freq", Kind::number},
+    {"rope.scaling.type", "/rope_scaling/rope_type", Kind::text},
+    {"rope.scaling.factor", "/rope_scaling/factor", Kind::number},
+    {"rope.scaling.original_context_length", "/rope_scaling/original_max_position_embeddings", Kind::integer},
+    {"rope.scaling.yarn_beta_fast", "/rope_scaling/beta_fast", Kind::number},
+    {"rope.scaling.yarn_beta_slow", "/rope_scaling/beta_slow", Kind::number},
+    {"rope.scaling.yarn_log_multiplier", "/rope_scaling/mscale_all_dim", Kind::number},
+    {"rope.scaling.yarn_attn_factor", "/rope_scaling/attention_factor", Kind::number},
+};
+
+Result<json> value(const Metadata& m, const std::string& key, Kind kind) {
+  switch (kind) {
+    case Kind::integer: { ISO_TRY(const int64_t v, m.integer(key)); return json(v); }
+    case Kind::number: { ISO_TRY(const double v, m.number(key)); return json(v); }
+    case Kind::boolean: { ISO_TRY(const bool v, m.boolean(key)); return json(v); }
+    case Kind::text: { ISO_TRY(const std::string_view v, m.string(key)); return json(v); }
+  }
+  return json();
+}
+
+/// A small float tensor as numbers; null when the file has none.
+Result<json> numbers(const Checkpoint& c, std::string_view name) {
+  const weights::TensorEntry* e = c.find(name);
+  if (!e) return json();
+  ISO_TRY(const Checkpoint::Data data, c.read(*e));
+  const int64_t n = data.view.elements();
+  if (n < 1 || n > 4096) return fail(Code::data_loss, fmt::format("tensor {} has {} elements, a rope table has 1 to 4096", name, n), c.metadata().source());
+  std::vector<float> v(static_cast<size_t>(n));
+  ISO_CHECK_OK(tensor::dequantize(data.view.dtype, data.view.data, v));
+  return json(v);
+}
+
+/// Which layers slide: an array of booleans, or the period n of "all but every n-th".
+Result<void> read_pattern(const Metadata& m, const std::string& key, json& out) {
+  if (!m.has(key)) return {};
+  if (!m.is_array(key)) {
+    ISO_TRY(out["sliding_window_pattern"], m.integer(key));
+    return {};
+  }
+  ISO_TRY(const std::vector<bool> slides, m.booleans(key));
+  json types = json::array();
+  for (bool s : slides) types.push_back(s ? "sliding_attention" : "full_attention");
+  out["layer_types"] = std::move(types);
+  return {};
+}
+
+Result<void> read_rope(const Checkpoint& c, const std::string& prefix, json& out) {
+  const Metadata& m = c.metadata();
+  ISO_TRY(json divisors, numbers(c, "rope_freqs.weight"));
+  if (!divisors.is_null()) out["rope_divisors"] = std::move(divisors);
+  ISO_TRY(json shorter, numbers(c, "rope_factors_short.weight"));
+  ISO_TRY(json longer, numbers(c, "rope_factors_long.weight"));
+  json& scaling = out["rope_scaling"];
+  if (!shorter.is_null() || !longer.is_null()) {
+    scaling["rope_type"] = "longrope";
+    scaling["short_factor"] = std::move(shorter);
+    scaling["long_factor"] = std::move(longer);
+  }
+  const bool yarn = scaling.is_object() && scaling.value("rope_type", "") == "yarn";
+  // Files that went through a saver carry yarn_attn_factor = 1 as a neutral multiplier; config.json's attention_factor replaces the formula instead.
+  if (scaling.is_object() && scaling.contains("attention_factor") && scaling["attention_factor"] == 1.0) scaling.erase("attention_factor");
+  ISO_TRY(const double attn_factor, m.number_or(prefix + "rope.scaling.attn_factor", 0));
+  if (attn_factor != 0 && !yarn) scaling["attention_factor"] = attn_factor;
+  if (attn_factor != 0 && attn_factor != 1 && yarn)
+    return fail(Code::unsupported, fmt::format("{}rope.scaling.attn_factor is {} together with yarn", prefix, attn_factor), m.source());
+  if (yarn && scaling.contains("mscale_all_dim")) scaling["mscale"] = 1.0;
+  ISO_TRY(const double ext, m.number_or(prefix + "rope.scaling.yarn_ext_factor", 1));
+  if (yarn && ext != 1) return fail(Code::unsupported, fmt::format("{}rope.scaling.yarn_ext_factor is {}, only 1 is known", prefix, ext), m.source());
+  if (!scaling.is_object()) out.erase("rope_scaling");
+  else if (!scaling.contains("rope_type")) scaling["rope_type"] = scaling.contains("factor") && scaling["factor"] != 1.0 ? "linear" : "default";
+  return {};
+}
+
+}  // namespace
+
+Result<ConfigSource> gguf_source(const Checkpoint& c, const std::map<std::string, std::string>& overrides) {
+  const Metadata& m = c.metadata();
+  ISO_TRY(const std::string_view name, m.string("general.architecture"));
+  const Arch* arch = arch_by_gguf(name);
+  if (!arch) return fail(Code::unsupported, fmt::format("general.architecture is '{}'", name), m.source(), "supported: " + supported_archs());
+  const std::string prefix = std::string(name) + ".";
+
+  json out = json::parse(arch->gguf_defaults);
+  for (const KeyRow& row : kKeys) {
+    const std::string key = prefix + std::string(row.gguf);
+    if (!m.has(key)) continue;
+    ISO_TRY(json v, value(m, key, row.kind));
+    out[json::json_pointer(row.hf)] = std::move(v);
+  }
+  ISO_CHECK_OK(read_pattern(m, prefix + "attention.sliding_window_pattern", out));
+  ISO_CHECK_OK(read_rope(c, prefix, out));
+
+  if (m.has(prefix + "attention.value_length") && m.has(prefix + "attention.key_length")) {
+    ISO_TRY(const int64_t k, m.integer(prefix + "attention.key_length"));
+    ISO_TRY(const int64_t v, m.integer(prefix + "attention.value_length"));
+    if (k != v) return fail(Code::unsupported, fmt::format("{}attention.key_length is {}, value_length {}: they must be equal", prefix, k, v), m.source());
+  }
+  for (const char* refused : {"expert_count", "attention.temperature_scale"}) {
+    ISO_TRY(const double v, m.number_or(prefix + refused, 0));
+    if (v != 0) return fail(Code::unsupported, fmt::format("{}{} is {}: this variant of '{}' is not supported", prefix, refused, v, name), m.source());
+  }
+  ISO_TRY(const bool rope, m.boolean_or(prefix + "rope.scaling.finetuned", true));
+  if (arch->name == "granite" && !rope) out["no_rope_layer_interval"] = 1;
+  if (const weights::TensorEntry* e = c.find("token_embd.weight")) out["vocab_size"] = e->shape[0];
+  out["tie_word_embeddings"] = c.find("output.weight") == nullptr;
+  ISO_TRY(Metadata fields, Metadata::from_json(out.dump(-1, ' ', false, json::error_handler_t::replace), m.source()));
+  ISO_TRY(fields, fields.with_overrides(overrides));
+  return ConfigSource{arch, true, std::move(fields)};
+}
+
+}  // namespace isotope::models

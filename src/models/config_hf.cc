@@ -1,0 +1,55 @@
+// config.json of a Hugging Face directory: which row of the architecture list, and where the text model's fields stand.
+#include <fmt/format.h>
+
+#include <nlohmann/json.hpp>
+
+#include "models/config_source.h"
+
+namespace isotope::models {
+namespace {
+
+using nlohmann::json;
+using weights::Metadata;
+
+std::string text_of(const json& o, const char* key) {
+  const auto it = o.find(key);
+  return it != o.end() && it->is_string() ? it->get<std::string>() : std::string();
+}
+
+/// The row, or an error that says what the file names and what is supported.
+Result<const Arch*> pick(const json& root, const json& text, const std::string& source) {
+  std::string named;
+  if (const auto a = root.find("architectures"); a != root.end() && a->is_array() && !a->empty() && a->front().is_string()) named = a->front();
+  const std::string type = text_of(text, "model_type");
+  const Arch* arch = named.empty() ? arch_by_model_type(type) : arch_by_class(named);
+  if (!arch)
+    return fail(Code::unsupported, named.empty() ? fmt::format("model_type is '{}'", type) : fmt::format("architectures names '{}'", named), source,
+                "supported: " + supported_archs());
+  if (!type.empty() && type != arch->model_type)
+    return fail(Code::unsupported, fmt::format("model_type of the text model is '{}', '{}' expects '{}'", type, arch->name, arch->model_type), source,
+                "supported: " + supported_archs());
+  return arch;
+}
+
+}  // namespace
+
+Result<ConfigSource> hf_source(const weights::Checkpoint& c, const std::map<std::string, std::string>& overrides) {
+  const Metadata& m = c.metadata();
+  const json& root = *m.tree();
+  const auto nested = root.find("text_config");
+  const bool wrapped = nested != root.end() && nested->is_object();
+  const json& text = wrapped ? *nested : root;
+  ISO_TRY(const Arch* arch, pick(root, text, m.source()));
+
+  json out = json::parse(arch->defaults);
+  for (const char* shared : {"tie_word_embeddings", "eos_token_id", "bos_token_id", "quantization_config"})
+    if (const auto it = root.find(shared); it != root.end()) out[shared] = *it;
+  out.update(text);
+  ISO_TRY(Metadata fields, Metadata::from_json(out.dump(-1, ' ', false, json::error_handler_t::replace), m.source()));
+  ISO_TRY(fields, fields.with_overrides(overrides));
+  if (fields.has("quantization_config"))
+    return fail(Code::unsupported, "quantization_config is set: " + fields.text("quantization_config"), m.source(), "use the unquantized checkpoint or a GGUF file");
+  return ConfigSource{arch, false, std::move(fields)};
+}
+
+}  // namespace isotope::models

@@ -1,0 +1,24 @@
+// Brings both containers to one spelling: config.json's. Internal to the configuration parser.
+#pragma once
+
+#include <map>
+#include <string>
+
+#include "models/arch.h"
+#include "weights/checkpoint.h"
+#include "weights/metadata.h"
+
+namespace isotope::models {
+
+struct ConfigSource {
+  const Arch* arch = nullptr;
+  bool gguf = false;
+  weights::Metadata fields;  ///< the text model's fields at the top level, class defaults filled in, overrides applied
+};
+
+/// From config.json: picks the row by `architectures` (else `model_type`), takes `text_config` out of a wrapper.
+Result<ConfigSource> hf_source(const weights::Checkpoint&, const std::map<std::string, std::string>& overrides);
+/// From GGUF keys, translated by a table, and the rope tensors. Keys that only GGUF has: "rotary_dim", "rope_divisors".
+Result<ConfigSource> gguf_source(const weights::Checkpoint&, const std::map<std::string, std::string>& overrides);
+
+}  // namespace isotope::models

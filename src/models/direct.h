@@ -1,0 +1,55 @@
+// Drives a model straight through Ops and a KV cache, with block tables that are trivial: sequence s owns its blocks from the start. No scheduler, no
+// sharing. For `isotope logits`, perplexity, the oracle and the bit tests; a server uses the engine.
+#pragma once
+
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "models/model.h"
+
+namespace isotope::models {
+
+struct DirectOptions {
+  int64_t max_len = 0;      ///< tokens a sequence may reach
+  int sequences = 1;
+  KvType kv = KvType::bf16;
+  int block_size = 16;
+  bool scatter = false;     ///< test aid: hand blocks out in a scrambled order
+  bool forget = false;      ///< test aid: mark blocks outside a sliding window as freed
+};
+
+/// Tokens to append to one sequence.
+struct Chunk {
+  int sequence = 0;
+  std::span<const int32_t> tokens;
+  bool all_logits = false;  ///< else the last token's only
+  bool no_logits = false;
+};
+
+class Direct {
+ public:
+  static Result<Direct> create(const Model&, ops::Ops&, const DirectOptions&);
+
+  /// Runs one step over all chunks (at most one a sequence). Returns logits in the chunks' order, valid until the next step; empty when none were asked.
+  /// Fails on token ids outside the vocabulary and on sequences that would pass max_len; nothing is run then.
+  Result<ops::Tensor> step(std::span<const Chunk> chunks, const HiddenTap* tap = nullptr);
+  int64_t length(int sequence) const { return length_[size_t(sequence)]; }
+
+ private:
+  Direct(const Model& m, ops::Ops& o, const DirectOptions& options) : model_(&m), ops_(&o), options_(options) {}
+  Result<void> check(std::span<const Chunk>) const;
+  int32_t block_of(int sequence, int64_t index) const;
+
+  const Model* model_;
+  ops::Ops* ops_;
+  DirectOptions options_;
+  int64_t blocks_ = 0;              ///< of one sequence
+  std::unique_ptr<ops::KvCache> kv_;
+  std::vector<int64_t> length_;     ///< [sequences]
+};
+
+/// Index of the largest value; the first one if several are.
+int32_t argmax(std::span<const float>);
+
+}  // namespace isotope::models

@@ -1,0 +1,55 @@
+// What the transformers of this folder are made of. A tensor that a family lacks is empty; order of computation is code, presence is data.
+#pragma once
+
+#include <vector>
+
+#include "models/model.h"
+#include "ops/ops.h"
+
+namespace isotope::models {
+
+/// Weights of one layer. Norm weights are as they multiply: Gemma's 1 + w is already added.
+struct Layer {
+  std::vector<float> attn_norm;        ///< [D] before attention
+  ops::Linear q, k, v, o;              ///< [H*d, D], [K*d, D], [K*d, D], [D, H*d]
+  std::vector<float> q_norm, k_norm;   ///< [d] each head by itself, or [H*d] and [K*d] over the full width (OLMo 2)
+  std::vector<float> attn_post_norm;   ///< [D] on attention's output
+  std::vector<float> ffn_norm;         ///< [D] before the feed-forward block
+  ops::Linear gate, up, down;          ///< [F, D], [F, D], [D, F]
+  std::vector<float> ffn_post_norm;    ///< [D] on the feed-forward block's output
+};
+
+/// Weights outside the layers. With a tied head there is one packed matrix, `head`, and `embed` is empty.
+struct Globals {
+  ops::Linear embed;        ///< [V, D]
+  std::vector<float> norm;  ///< [D]
+  ops::Linear head;         ///< [V, D]
+  const ops::Weight& table() const { return embed ? *embed.w : *head.w; }
+};
+
+/// Common ground of the decoder families: weights, KV groups, and the steps that do not depend on their order.
+class Transformer : public Model {
+ public:
+  std::vector<Layer> layers;
+  Globals globals;
+
+  /// Derives KV groups: one full group if any layer attends fully, one sliding group for each window length.
+  void set_config(ModelConfig);
+
+ protected:
+  struct Qkv {
+    ops::Tensor q, k, v;
+  };
+  Qkv project(ops::Ops&, ops::Tensor h, const Layer&) const;
+  /// Rotates q and k where the layer does, stores k and v, attends: [T, H*d].
+  ops::Tensor attend(ops::Ops&, Qkv, size_t layer) const;
+  ops::Tensor feed_forward(ops::Ops&, ops::Tensor h, const Layer&) const;
+  /// [R, D] after the final norm -> logits [R, V].
+  ops::Tensor logits(ops::Ops&, ops::Tensor h) const;
+  /// Only rows that need logits matter after the last attention; with a tap all rows do. Narrows `x` and `y` when it may; false = nothing is left to do.
+  static bool narrow(ops::Ops&, const ops::Batch&, const HiddenTap*, ops::Tensor& x, ops::Tensor& y);
+  /// Shows the tap the final norm's output and picks the rows that need logits, if narrow() did not.
+  static ops::Tensor finish(ops::Ops&, const ops::Batch&, const HiddenTap*, ops::Tensor h, size_t layers);
+};
+
+}  // namespace isotope::models

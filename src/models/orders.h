@@ -1,0 +1,26 @@
+// The orders of computation this folder knows; one class and one file each.
+#pragma once
+
+#include "models/layer.h"
+
+namespace isotope::models {
+
+/// Norm, block, add. Llama, Mistral, SmolLM, Qwen 2 and 3, Gemma 1, Phi 3, Granite.
+class Dense final : public Transformer {
+ public:
+  ops::Tensor forward(ops::Ops&, const ops::Batch&, const HiddenTap*) const override;
+};
+
+/// Norm, block, norm, add ("sandwich"). Gemma 2 and 3.
+class Sandwich final : public Transformer {
+ public:
+  ops::Tensor forward(ops::Ops&, const ops::Batch&, const HiddenTap*) const override;
+};
+
+/// Block, norm, add. OLMo 2 and 3.
+class PostNorm final : public Transformer {
+ public:
+  ops::Tensor forward(ops::Ops&, const ops::Batch&, const HiddenTap*) const override;
+};
+
+}  // namespace isotope::models

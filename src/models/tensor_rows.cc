@@ -1,0 +1,99 @@
+#include "models/tensor_rows.h"
+
+#include <algorithm>
+
+namespace isotope::models {
+namespace {
+
+constexpr std::array<Size, 3> kQkv = {Size::q, Size::kv, Size::kv};
+constexpr std::array<Size, 3> kGateUp = {Size::ffn, Size::ffn, Size::one};
+constexpr Fused qkv(int i) { return {"attn_qkv.weight", "self_attn.qkv_proj.weight", kQkv, 3, i}; }
+constexpr Fused gate_up(int i) { return {"ffn_up.weight", "mlp.gate_up_proj.weight", kGateUp, 2, i}; }
+
+constexpr GlobalRow kGlobals[] = {
+    {.gguf = "token_embd.weight", .hf = "embed_tokens.weight", .rows = Size::vocab, .cols = Size::hidden, .weight = &Globals::embed},
+    {.gguf = "output_norm.weight", .hf = "norm.weight", .rows = Size::hidden, .vector = &Globals::norm},
+    {.gguf = "output.weight", .hf = "lm_head.weight", .rows = Size::vocab, .cols = Size::hidden, .weight = &Globals::head},
+};
+
+constexpr LayerRow kBlocks[] = {
+    {.gguf = "attn_q.weight", .hf = "self_attn.q_proj.weight", .rows = Size::q, .cols = Size::hidden, .weight = &Layer::q, .turns = true, .fused = qkv(0)},
+    {.gguf = "attn_k.weight", .hf = "self_attn.k_proj.weight", .rows = Size::kv, .cols = Size::hidden, .weight = &Layer::k, .turns = true, .fused = qkv(1)},
+    {.gguf = "attn_v.weight", .hf = "self_attn.v_proj.weight", .rows = Size::kv, .cols = Size::hidden, .weight = &Layer::v, .fused = qkv(2)},
+    {.gguf = "attn_output.weight", .hf = "self_attn.o_proj.weight", .rows = Size::hidden, .cols = Size::q, .weight = &Layer::o},
+    {.gguf = "ffn_gate.weight", .hf = "mlp.gate_proj.weight", .rows = Size::ffn, .cols = Size::hidden, .weight = &Layer::gate, .fused = gate_up(0)},
+    {.gguf = "ffn_up.weight", .hf = "mlp.up_proj.weight", .rows = Size::ffn, .cols = Size::hidden, .weight = &Layer::up, .fused = gate_up(1)},
+    {.gguf = "ffn_down.weight", .hf = "mlp.down_proj.weight", .rows = Size::hidden, .cols = Size::ffn, .weight = &Layer::down},
+    {.gguf = "attn_q.bias", .hf = "self_attn.q_proj.bias", .rows = Size::q, .bias = &Layer::q, .when = &ModelConfig::qkv_bias, .turns = true},
+    {.gguf = "attn_k.bias", .hf = "self_attn.k_proj.bias", .rows = Size::kv, .bias = &Layer::k, .when = &ModelConfig::qkv_bias, .turns = true},
+    {.gguf = "attn_v.bias", .hf = "self_attn.v_proj.bias", .rows = Size::kv, .bias = &Layer::v, .when = &ModelConfig::qkv_bias},
+    {.gguf = "attn_output.bias", .hf = "self_attn.o_proj.bias", .rows = Size::hidden, .bias = &Layer::o, .when = &ModelConfig::out_bias},
+    {.gguf = "ffn_gate.bias", .hf = "mlp.gate_proj.bias", .rows = Size::ffn, .bias = &Layer::gate, .when = &ModelConfig::mlp_bias},
+    {.gguf = "ffn_up.bias", .hf = "mlp.up_proj.bias", .rows = Size::ffn, .bias = &Layer::up, .when = &ModelConfig::mlp_bias},
+    {.gguf = "ffn_down.bias", .hf = "mlp.down_proj.bias", .rows = Size::hidden, .bias = &Layer::down, .when = &ModelConfig::mlp_bias},
+};
+constexpr LayerRow kPreNorm[] = {
+    {.gguf = "attn_norm.weight", .hf = "input_layernorm.weight", .rows = Size::hidden, .vector = &Layer::attn_norm},
+    {.gguf = "ffn_norm.weight", .hf = "post_attention_layernorm.weight", .rows = Size::hidden, .vector = &Layer::ffn_norm},
+};
+constexpr LayerRow kSandwich[] = {
+    {.gguf = "attn_norm.weight", .hf = "input_layernorm.weight", .rows = Size::hidden, .vector = &Layer::attn_norm},
+    {.gguf = "post_attention_norm.weight", .hf = "post_attention_layernorm.weight", .rows = Size::hidden, .vector = &Layer::attn_post_norm},
+    {.gguf = "ffn_norm.weight", .hf = "pre_feedforward_layernorm.weight", .rows = Size::hidden, .vector = &Layer::ffn_norm},
+    {.gguf = "post_ffw_norm.weight", .hf = "post_feedforward_layernorm.weight", .rows = Size::hidden, .vector = &Layer::ffn_post_norm},
+};
+constexpr LayerRow kPostNorm[] = {
+    {.gguf = "post_attention_norm.weight", .hf = "post_attention_layernorm.weight", .rows = Size::hidden, .vector = &Layer::attn_post_norm},
+    {.gguf = "post_ffw_norm.weight", .hf = "post_feedforward_layernorm.weight", .rows = Size::hidden, .vector = &Layer::ffn_post_norm},
+    {.gguf = "attn_q_norm.weight", .hf = "self_attn.q_norm.weight", .rows = Size::q, .vector = &Layer::q_norm},
+    {.gguf = "attn_k_norm.weight", .hf = "self_attn.k_norm.weight", .rows = Size::kv, .vector = &Layer::k_norm},
+};
+constexpr LayerRow kHeadNorm[] = {
+    {.gguf = "attn_q_norm.weight", .hf = "self_attn.q_norm.weight", .rows = Size::head, .vector = &Layer::q_norm},
+    {.gguf = "attn_k_norm.weight", .hf = "self_attn.k_norm.weight", .rows = Size::head, .vector = &Layer::k_norm},
+};
+
+template <size_t... N>
+constexpr auto joined(const LayerRow (&... lists)[N]) {
+  std::array<LayerRow, (N + ...)> out{};
+  auto at = out.begin();
+  ((at = std::copy(std::begin(lists), std::end(lists), at)), ...);
+  return out;
+}
+constexpr auto kDenseRows = joined(kBlocks, kPreNorm);
+constexpr auto kQkNormRows = joined(kBlocks, kPreNorm, kHeadNorm);
+constexpr auto kSandwichRows = joined(kBlocks, kSandwich);
+constexpr auto kSandwichQkRows = joined(kBlocks, kSandwich, kHeadNorm);
+constexpr auto kPostNormRows = joined(kBlocks, kPostNorm);
+
+}  // namespace
+
+int64_t size_of(Size s, const ModelConfig& c) {
+  switch (s) {
+    case Size::one: return 1;
+    case Size::hidden: return c.hidden;
+    case Size::ffn: return c.ffn;
+    case Size::vocab: return c.vocab;
+    case Size::head: return c.head_dim;
+    case Size::q: return int64_t(c.heads) * c.head_dim;
+    case Size::kv: return int64_t(c.kv_heads) * c.head_dim;
+  }
+  return 0;
+}
+
+std::span<const GlobalRow> global_rows() { return kGlobals; }
+std::span<const LayerRow> dense_rows() { return kDenseRows; }
+std::span<const LayerRow> qk_norm_rows() { return kQkNormRows; }
+std::span<const LayerRow> sandwich_rows() { return kSandwichRows; }
+std::span<const LayerRow> sandwich_qk_rows() { return kSandwichQkRows; }
+std::span<const LayerRow> post_norm_rows() { return kPostNormRows; }
+
+bool ignorable(std::string_view name) {
+  static constexpr std::string_view kEnds[] = {"rope_freqs.weight", "rope_factors_long.weight", "rope_factors_short.weight", "rotary_emb.inv_freq",
+                                               "attn_rot_embd"};
+  static constexpr std::string_view kStarts[] = {"vision_tower.", "multi_modal_projector.", "model.vision_tower.", "model.multi_modal_projector."};
+  return std::any_of(std::begin(kEnds), std::end(kEnds), [&](auto s) { return name.ends_with(s); }) ||
+         std::any_of(std::begin(kStarts), std::end(kStarts), [&](auto s) { return name.starts_with(s); });
+}
+
+}  // namespace isotope::models

@@ -1,0 +1,102 @@
+// Every family against transformers: logits, greedy continuation and the state after each layer, from each container. Exact arithmetic (float32), so the
+// tolerance is that of another order of sums (meta.json says how it was measured).
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <filesystem>
+
+#include "golden.h"
+
+namespace isotope::oracle {
+namespace {
+
+struct Case {
+  std::string family, file;  ///< file: "" = the folder, else a GGUF file in it
+};
+
+std::vector<Case> cases() {
+  std::vector<Case> out;
+  for (const std::string& f : families()) {
+    out.push_back({f, ""});
+    if (std::filesystem::exists(goldens_folder() + "/" + f + "/model.gguf")) out.push_back({f, "model.gguf"});
+  }
+  return out;
+}
+
+std::string case_name(const testing::TestParamInfo<Case>& info) { return info.param.family + (info.param.file.empty() ? "_safetensors" : "_gguf"); }
+
+class Oracle : public testing::TestWithParam<Case> {
+ protected:
+  void SetUp() override { golden_ = read_golden(GetParam().family); }
+  Loaded open(int64_t served_len) {
+    auto l = load(goldens_folder() + "/" + GetParam().family + "/" + GetParam().file, served_len, {.threads = 2, .precision = Precision::exact, .pin = false});
+    EXPECT_TRUE(l) << l.error().message();
+    return l ? *std::move(l) : Loaded{};
+  }
+  Golden golden_;
+};
+
+float largest_difference(std::span<const float> a, std::span<const float> b) {
+  EXPECT_EQ(a.size(), b.size());
+  float d = 0;
+  for (size_t i = 0; i < std::min(a.size(), b.size()); ++i) d = std::isfinite(a[i]) ? std::max(d, std::abs(a[i] - b[i])) : INFINITY;
+  return d;
+}
+
+TEST_P(Oracle, LogitsAndGreedyTokens) {
+  for (const Prompt& p : golden_.prompts) {
+    SCOPED_TRACE(testing::Message() << p.ids.size() << " tokens");
+    const int64_t total = int64_t(p.ids.size() + p.greedy.size());
+    const Loaded l = open(total);
+    ASSERT_TRUE(l.model);
+    auto direct = models::Direct::create(*l.model, *l.ops, {.max_len = total, .kv = KvType::f32});
+    ASSERT_TRUE(direct) << direct.error().message();
+    std::vector<float> logits;  // [total, V]
+    const auto feed = [&](std::span<const int32_t> ids) {
+      const models::Chunk chunk{.tokens = ids, .all_logits = true};
+      const auto t = direct->step({&chunk, 1});
+      ASSERT_TRUE(t) << t.error().message();
+      for (int64_t r = 0; r < t->rows; ++r) logits.insert(logits.end(), t->row(r), t->row(r) + t->cols);
+    };
+    feed(p.ids);
+    const size_t vocab = size_t(l.model->config().vocab);
+    bool certain = true;  // until a step whose margin leaves room for another token
+    for (size_t i = 0; i < p.greedy.size() && !HasFatalFailure(); ++i) {
+      certain = certain && p.margin[i] > 2 * p.tolerance;
+      if (certain) { EXPECT_EQ(models::argmax(std::span(logits).last(vocab)), p.greedy[i]) << "greedy step " << i; }
+      feed(std::span(p.greedy).subspan(i, 1));
+    }
+    for (size_t j = 0; j < p.rows.size(); ++j) {
+      const auto got = std::span(logits).subspan(size_t(p.rows[j]) * vocab, vocab);
+      ASSERT_LE(largest_difference(got, std::span(p.logits).subspan(j * vocab, vocab)), p.tolerance) << "row " << p.rows[j];
+    }
+  }
+}
+
+TEST_P(Oracle, HiddenStates) {
+  const Prompt& p = golden_.prompts[Golden::kHiddenPrompt];
+  const int64_t total = int64_t(p.ids.size());
+  const Loaded l = open(total);
+  ASSERT_TRUE(l.model);
+  auto direct = models::Direct::create(*l.model, *l.ops, {.max_len = total, .kv = KvType::f32});
+  ASSERT_TRUE(direct) << direct.error().message();
+  std::vector<std::vector<float>> hidden(golden_.hidden.size());
+  const models::HiddenTap tap = [&](int i, ops::Tensor t) {
+    ASSERT_LT(size_t(i), hidden.size());
+    for (int64_t r = 0; r < t.rows; ++r) hidden[size_t(i)].insert(hidden[size_t(i)].end(), t.row(r), t.row(r) + t.cols);
+  };
+  const models::Chunk chunk{.tokens = p.ids};
+  ASSERT_TRUE(direct->step({&chunk, 1}, &tap));
+  ASSERT_EQ(int64_t(golden_.hidden.size()), l.model->config().layers + 1);
+  for (size_t i = 0; i < hidden.size(); ++i) {
+    float size = 1;
+    for (float v : golden_.hidden[i]) size = std::max(size, std::abs(v));
+    EXPECT_LE(largest_difference(hidden[i], golden_.hidden[i]), 1e-5f * size) << "hidden " << i;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Families, Oracle, testing::ValuesIn(cases()), case_name);
+
+}  // namespace
+}  // namespace isotope::oracle

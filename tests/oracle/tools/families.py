@@ -1,0 +1,74 @@
+"""The tiny models of the oracle, one entry a family. `config` is what a published config.json of the family looks like (style before
+transformers 5: rope_theta and rope_scaling at the top level); sizes are small, ratios and switches are those of real models.
+
+Entry keys: config; embed_std, final_norm, logit_gain (scale of random weights, so that logits spread like a real model's); wrap (the text model
+sits inside a vision-language checkpoint: architecture, model_type, prefixes); gguf (False where GGUF cannot say what config.json says)."""
+
+VOCAB = 256
+
+
+def merged(*dicts, **more):
+    out = {}
+    for d in dicts:
+        out.update(d)
+    out.update(more)
+    return out
+
+
+BASE = dict(vocab_size=VOCAB, hidden_size=64, intermediate_size=96, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2,
+            hidden_act="silu", rms_norm_eps=1e-5, max_position_embeddings=4096, rope_theta=10000.0, tie_word_embeddings=False,
+            bos_token_id=1, eos_token_id=2, initializer_range=0.02, use_cache=True, attention_dropout=0.0)
+LLAMA3 = dict(factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0, original_max_position_embeddings=64, rope_type="llama3")
+QWEN = merged(BASE, rms_norm_eps=1e-6, rope_theta=1000000.0, use_sliding_window=False, max_window_layers=28)
+GEMMA = merged(BASE, head_dim=32, rms_norm_eps=1e-6, hidden_act="gelu_pytorch_tanh", hidden_activation="gelu_pytorch_tanh", attention_bias=False,
+               pad_token_id=0, bos_token_id=2, eos_token_id=1)
+del GEMMA["tie_word_embeddings"]  # as published: the class' default (tied) holds
+GEMMA3 = merged(GEMMA, num_hidden_layers=6, intermediate_size=64, rope_theta=1000000, rope_local_base_freq=10000, query_pre_attn_scalar=32,
+                rope_scaling=dict(factor=8.0, rope_type="linear"), sliding_window=16, sliding_window_pattern=6,
+                attn_logit_softcapping=None, final_logit_softcapping=None)
+PHI = merged(BASE, original_max_position_embeddings=64, embd_pdrop=0.0, resid_pdrop=0.0, attention_bias=False, pad_token_id=0)
+GEMMA_WEIGHTS = dict(embed_std=0.025, final_norm=12.0)
+
+FAMILIES = {}
+
+
+def family(name, model_type, architecture, config, **options):
+    FAMILIES[name] = merged(options, config=merged(dict(architectures=[architecture], model_type=model_type), config))
+
+
+family("llama", "llama", "LlamaForCausalLM", merged(BASE, rope_theta=500000.0, rope_scaling=LLAMA3, attention_bias=False, mlp_bias=False, head_dim=16))
+family("llama2", "llama", "LlamaForCausalLM", merged(BASE, num_key_value_heads=4, rope_scaling=None, pretraining_tp=1, max_position_embeddings=2048))
+family("llama32_tied", "llama", "LlamaForCausalLM", merged(BASE, rope_theta=500000.0, head_dim=32, tie_word_embeddings=True,
+                                                          rope_scaling=merged(LLAMA3, factor=32.0)))
+family("llama_bias_linear", "llama", "LlamaForCausalLM", merged(BASE, attention_bias=True, mlp_bias=True, rope_scaling=dict(type="linear", factor=4.0)))
+family("llama_yarn", "llama", "LlamaForCausalLM", merged(BASE, rope_scaling=dict(rope_type="yarn", factor=8.0, original_max_position_embeddings=64,
+       attention_factor=1.1, beta_fast=16.0, beta_slow=2.0, truncate=False)), gguf=False)  # GGUF has no key for truncate
+family("mistral", "mistral", "MistralForCausalLM", merged(BASE, sliding_window=16), gguf=False)  # its GGUF architecture "llama" drops the window
+family("mistral_nemo", "mistral", "MistralForCausalLM", merged(BASE, head_dim=32, sliding_window=None, rope_theta=1000000.0))
+family("mistral3", "mistral", "MistralForCausalLM", merged(BASE, head_dim=32, sliding_window=None, rope_theta=1000000000.0), gguf=False,
+       wrap=dict(architecture="Mistral3ForConditionalGeneration", model_type="mistral3", body="language_model.model.", head="language_model.lm_head."))
+family("smollm3", "smollm3", "SmolLM3ForCausalLM", merged(BASE, num_hidden_layers=4, intermediate_size=64, rope_theta=2000000.0, no_rope_layers=[1, 1, 1, 0],
+       no_rope_layer_interval=4, layer_types=["full_attention"] * 4, attention_bias=False, mlp_bias=False, tie_word_embeddings=True,
+       use_sliding_window=False, sliding_window=None, max_window_layers=28, pad_token_id=0))
+family("qwen2", "qwen2", "Qwen2ForCausalLM", merged(QWEN, tie_word_embeddings=True, sliding_window=32768))
+family("qwen2_sliding", "qwen2", "Qwen2ForCausalLM", merged(QWEN, use_sliding_window=True, sliding_window=16, max_window_layers=1), gguf=False)
+family("qwen2_yarn", "qwen2", "Qwen2ForCausalLM", merged(QWEN, sliding_window=32768,
+                                                        rope_scaling=dict(type="yarn", factor=4.0, original_max_position_embeddings=64)))
+family("qwen3", "qwen3", "Qwen3ForCausalLM", merged(QWEN, head_dim=32, attention_bias=False, tie_word_embeddings=True, sliding_window=None, rope_scaling=None))
+family("qwen3_yarn", "qwen3", "Qwen3ForCausalLM", merged(QWEN, head_dim=32, attention_bias=False, sliding_window=None,
+                                                        rope_scaling=dict(rope_type="yarn", factor=4.0, original_max_position_embeddings=64)))
+family("gemma", "gemma", "GemmaForCausalLM", merged(GEMMA, num_key_value_heads=1), **GEMMA_WEIGHTS)
+family("gemma2", "gemma2", "Gemma2ForCausalLM", merged(GEMMA, attn_logit_softcapping=50.0, final_logit_softcapping=30.0, query_pre_attn_scalar=32,
+                                                      sliding_window=16, cache_implementation="hybrid"), **GEMMA_WEIGHTS)
+family("gemma2_scalar", "gemma2", "Gemma2ForCausalLM", merged(GEMMA, attn_logit_softcapping=5.0, final_logit_softcapping=30.0, query_pre_attn_scalar=24,
+                                                             sliding_window=16), gguf=False, **GEMMA_WEIGHTS)  # GGUF has no key for the scalar
+family("gemma3", "gemma3_text", "Gemma3ForCausalLM", GEMMA3, **GEMMA_WEIGHTS)
+family("gemma3_4b", "gemma3_text", "Gemma3ForCausalLM", GEMMA3, gguf=False, **GEMMA_WEIGHTS,
+       wrap=dict(architecture="Gemma3ForConditionalGeneration", model_type="gemma3", body="language_model.model.", head="language_model.lm_head."))
+family("phi3", "phi3", "Phi3ForCausalLM", merged(PHI, num_key_value_heads=4, sliding_window=32, rope_scaling=dict(
+       type="longrope", short_factor=[1.0, 1.1, 1.2, 1.3, 1.5, 1.8, 2.0, 2.2], long_factor=[1.1, 1.5, 2.5, 5.0, 9.0, 14.0, 20.0, 30.0])))
+family("phi4_mini", "phi3", "Phi3ForCausalLM", merged(PHI, sliding_window=262144, partial_rotary_factor=0.75, tie_word_embeddings=True, rope_scaling=dict(
+       type="longrope", short_factor=[1.0] * 6, long_factor=[1.0, 1.2, 2.0, 5.0, 12.0, 25.0])))
+family("olmo2", "olmo2", "Olmo2ForCausalLM", merged(BASE, num_key_value_heads=4, rope_theta=500000, attention_bias=False, rms_norm_eps=1e-6))
+family("granite", "granite", "GraniteForCausalLM", merged(BASE, tie_word_embeddings=True, attention_bias=False, mlp_bias=False, embedding_multiplier=12.0,
+       logits_scaling=2.0, residual_multiplier=0.22, attention_multiplier=0.0625), embed_std=0.006, final_norm=100.0, logit_gain=2.0)

@@ -1,0 +1,188 @@
+#!/usr/bin/env python3
+"""Writes the oracle: tiny random checkpoints in published layout and what transformers (float32, CPU, eager attention) says they compute.
+
+    make_goldens.py --out DIR [--seed N] [--families a,b]
+
+Needs torch, transformers >= 5.24, safetensors. For each family DIR/NAME/ holds
+  config.json        published style        config.v5.json   what save_pretrained of transformers 5 writes
+  model.safetensors  bfloat16 weights; the goldens are computed in float32 from these rounded values
+  golden.safetensors per prompt k: ids_k [n], greedy_k [24], margin_k [24] (gap between the two best logits at each greedy step), rows_k [r],
+                     logits_k [r, V]: row j = logits after token rows_k[j] of ids_k ++ greedy_k; and hidden_i [33, D] of the 33-token prompt:
+                     embeddings, each layer's output, and last after the final norm
+  meta.json          per prompt the change of the logits under relative weight noise of 1e-6 (yardstick) and the tolerance derived from it
+"""
+import argparse, copy, json, math, os, re, tempfile, zlib
+
+os.environ.setdefault("HF_HUB_OFFLINE", "1")
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
+import torch
+import transformers
+from safetensors.torch import load_file, save_file
+from transformers.models.auto.configuration_auto import CONFIG_MAPPING
+
+from families import FAMILIES
+
+transformers.logging.set_verbosity_error()
+transformers.logging.disable_progress_bar()
+torch.set_num_threads(1)
+torch.use_deterministic_algorithms(True, warn_only=True)
+PROMPTS = [1, 33, 130]  # the last one passes every sliding window and longrope's switch at 64
+HIDDEN = 33
+STEPS = 24
+FINAL_NORM = re.compile(r"^model\.norm\.weight$")
+
+
+def build(spec):
+    config = copy.deepcopy(spec["config"])
+    config.pop("architectures")
+    config = CONFIG_MAPPING[config["model_type"]].from_dict(config)
+    config._attn_implementation = "eager"
+    return getattr(transformers, spec["config"]["architectures"][0])(config).float().eval()
+
+
+def randomize(model, spec, gen):
+    """Random weights whose activations and logits spread like a trained model's; then rounded to bfloat16."""
+    hidden = model.config.hidden_size
+    tied = model.config.tie_word_embeddings
+    gain = spec.get("logit_gain", 1.0)
+    normal = lambda t, std: torch.randn(t.shape, generator=gen) * std
+    with torch.no_grad():
+        for name, p in sorted(model.named_parameters()):
+            if "norm" in name:
+                centre = float(p.mean())  # 0 where the family's norm multiplies by 1 + w
+                final = spec.get("final_norm", 2.5 * gain / math.sqrt(hidden) / 0.04 if tied else 1.0) if FINAL_NORM.search(name) else 1.0
+                p.copy_(final * (1 + normal(p, 0.2)) - (1 if centre < 0.5 else 0))
+            elif p.dim() == 1:
+                p.copy_(normal(p, 0.2))
+            elif "embed_tokens" in name:
+                p.copy_(normal(p, spec.get("embed_std", 0.04 if tied else 0.7)))
+            elif "lm_head" in name:
+                p.copy_(normal(p, 2.5 * gain / math.sqrt(hidden)))
+            else:
+                p.copy_(normal(p, 1.0 / math.sqrt(p.shape[-1])))
+        model.tie_weights()
+        for p in model.parameters():
+            p.copy_(p.to(torch.bfloat16).float())
+
+
+def logits_of(model, ids, **kw):
+    with torch.no_grad():
+        return model(input_ids=torch.tensor([ids]), use_cache=False, **kw)
+
+
+def greedy(model, ids):
+    out = list(ids)
+    for _ in range(STEPS):
+        out.append(int(logits_of(model, out).logits[0, -1].argmax()))
+    return out[len(ids):]
+
+
+def make_prompt(model, noisy, n, gen, bos):
+    """Draws prompts until the greedy run is well separated: margins above 0.02, little noise, some variety. Takes the best of eight."""
+    best = None
+    for _ in range(8):
+        ids = torch.randint(3, model.config.vocab_size, (n,), generator=gen).tolist()
+        if n > 1:
+            ids[0] = bos
+        # A longrope model is one model below the switch and another above: the run's total length decides, as for a server with that limit.
+        more = greedy(model, ids)
+        logits = logits_of(model, ids + more).logits[0].float()
+        steps = logits[n - 1:n + STEPS - 1]
+        top = steps.topk(2, -1).values
+        margin = top[:, 0] - top[:, 1]
+        if steps.argmax(-1).tolist() != more:
+            margin[:] = 0
+        noise = float((logits - logits_of(noisy, ids + more).logits[0]).abs().max())
+        score = (min(float(margin.min()), 0.02), min(len(set(more)), 6), -noise)
+        if best is None or score > best[0]:
+            best = (score, ids, more, logits, margin, noise)
+        if score[0] >= 0.02 and score[1] >= 6 and noise < 2e-3:
+            break
+    return best[1:]
+
+
+def rows_to_keep(n):
+    return list(range(n + STEPS)) if n <= 64 else list(range(0, n, 8)) + list(range(n - 1, n + STEPS))
+
+
+def published(tensors, spec):
+    wrap = spec.get("wrap")
+    if not wrap:
+        return tensors
+    swap = lambda k: wrap["body"] + k[len("model."):] if k.startswith("model.") else k.replace("lm_head.", wrap["head"])
+    return {swap(k): t for k, t in tensors.items()}
+
+
+def published_config(spec):
+    config = dict(spec["config"], torch_dtype="bfloat16")
+    wrap = spec.get("wrap")
+    if wrap:
+        text = {k: v for k, v in config.items() if k != "architectures"}
+        config = dict(architectures=[wrap["architecture"]], model_type=wrap["model_type"], torch_dtype="bfloat16", text_config=text)
+        if "tie_word_embeddings" in text:
+            config["tie_word_embeddings"] = text.pop("tie_word_embeddings")
+    return config
+
+
+def run(name, out, seed):
+    spec = FAMILIES[name]
+    seed = (seed * 1000003 + zlib.crc32(name.encode())) % 2**31
+    folder = os.path.join(out, name)
+    os.makedirs(folder, exist_ok=True)
+    torch.manual_seed(seed)
+    model = build(spec)
+    randomize(model, spec, torch.Generator().manual_seed(seed))
+    noisy = copy.deepcopy(model)
+    gen = torch.Generator().manual_seed(seed + 1)
+    with torch.no_grad():
+        for p in noisy.parameters():
+            p.mul_(1 + 1e-6 * torch.randn(p.shape, generator=gen))
+
+    with tempfile.TemporaryDirectory() as tmp:
+        copy.deepcopy(model).to(torch.bfloat16).save_pretrained(tmp)  # a copy: the rotary frequencies of `model` must stay float32
+        tensors = load_file(os.path.join(tmp, "model.safetensors"))
+        v5 = json.load(open(os.path.join(tmp, "config.json")))
+    tensors = published(tensors, spec)
+    save_file({k: tensors[k].contiguous() for k in sorted(tensors)}, os.path.join(folder, "model.safetensors"), metadata={"format": "pt"})
+    json.dump(published_config(spec), open(os.path.join(folder, "config.json"), "w"), indent=1)
+    if not spec.get("wrap"):
+        json.dump(v5, open(os.path.join(folder, "config.v5.json"), "w"), indent=1)
+
+    golden, prompts = {}, []
+    gen = torch.Generator().manual_seed(seed + 2)
+    for k, n in enumerate(PROMPTS):
+        ids, more, logits, margin, noise = make_prompt(model, noisy, n, gen, spec["config"]["bos_token_id"])
+        rows = rows_to_keep(n)
+        golden[f"ids_{k}"] = torch.tensor(ids, dtype=torch.int32)
+        golden[f"greedy_{k}"] = torch.tensor(more, dtype=torch.int32)
+        golden[f"margin_{k}"] = margin.contiguous()
+        golden[f"rows_{k}"] = torch.tensor(rows, dtype=torch.int32)
+        golden[f"logits_{k}"] = logits[rows].contiguous()
+        # Another order of float32 sums moves logits about a tenth as far as weight noise of 1e-6 does; twice the latter is a mistake.
+        prompts.append(dict(tokens=n, min_margin=float(margin.min()), noise=noise, tolerance=max(1e-4, 2 * noise), distinct=len(set(more)),
+                            std=float(logits.std())))
+        if n == HIDDEN:
+            for i, h in enumerate(logits_of(model, ids, output_hidden_states=True).hidden_states):
+                golden[f"hidden_{i}"] = h[0].float().contiguous()
+    save_file(golden, os.path.join(folder, "golden.safetensors"))
+    meta = dict(family=name, seed=seed, torch=torch.__version__.split("+")[0], transformers=transformers.__version__, prompts=prompts)
+    json.dump(meta, open(os.path.join(folder, "meta.json"), "w"), indent=1)
+    size = sum(os.path.getsize(os.path.join(folder, f)) for f in os.listdir(folder))
+    worst = lambda key, f: f(p[key] for p in prompts)
+    print(f"{name:18s} {size / 1e3:6.0f} kB  margin >= {worst('min_margin', min):.4f}  noise <= {worst('noise', max):.1e}  "
+          f"distinct >= {worst('distinct', min)}  std >= {worst('std', min):.2f}", flush=True)
+
+
+def main():
+    p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    p.add_argument("--out", required=True)
+    p.add_argument("--seed", type=int, default=1)
+    p.add_argument("--families", default="", help="comma-separated; default all")
+    a = p.parse_args()
+    for name in [x for x in a.families.split(",") if x] or FAMILIES:
+        run(name, a.out, a.seed)
+
+
+if __name__ == "__main__":
+    main()
