@@ -8,7 +8,7 @@
 #include "base/topology.h"
 #include "kernels/cpu/pick.h"
 #include "ops/cpu/attention.h"
-#include "ops/cpu/plain_linear.h"
+#include "ops/cpu/linear.h"
 
 namespace isotope::ops {
 
@@ -37,7 +37,7 @@ void CpuOps::for_rows(int64_t rows, int64_t cost, F&& f) {
 }
 
 // ---- weights --------------------------------------------------------------------------------------------------------------------
-Result<std::unique_ptr<Weight>> CpuOps::pack(const HostTensor& t, std::span<const int32_t> rows) { return pack_plain(t, rows); }
+Result<std::unique_ptr<Weight>> CpuOps::pack(const HostTensor& t, std::span<const int32_t> rows) { return pack_weight(t, rows, precision_, &store_); }
 
 Tensor CpuOps::embed(const Weight& table, float scale) {
   const Tensor out = empty(batch_.T(), table.k);
@@ -45,7 +45,7 @@ Tensor CpuOps::embed(const Weight& table, float scale) {
     for (int64_t r = r0; r < r1; ++r) {
       const int32_t token = batch_.tokens[size_t(r)];
       ISO_CHECK(token >= 0 && token < table.n);
-      embed_row_plain(table, token, out.row(r));
+      embed_row(k_, table, token, out.row(r));
       if (scale != 1.0f) k_.elementwise.scale(out.row(r), out.cols, scale);
     }
   });
@@ -60,11 +60,13 @@ Tensor CpuOps::linear(Tensor x, const Linear& w) {
 }
 
 void CpuOps::linear_n(Tensor x, std::span<const Linear* const> ws, std::span<Tensor> outs) {
+  const auto jobs = arena_.take<LinearJob>(ws.size());
   for (size_t i = 0; i < ws.size(); ++i) {
     ISO_CHECK(ws[i]->w && ws[i]->w->k == x.cols);
     outs[i] = empty(x.rows, ws[i]->w->n);
-    linear_plain(x, *ws[i], outs[i], team_);
+    jobs[i] = {ws[i]->w.get(), outs[i], ws[i]->bias};
   }
+  ops::linear(team_, k_, x, arena_.take<std::byte>(linear_scratch_bytes(x.rows, x.cols)), jobs);
 }
 
 // ---- one step -------------------------------------------------------------------------------------------------------------------
@@ -76,7 +78,8 @@ void CpuOps::begin(const Batch& batch, KvCache* kv) {
 }
 
 Tensor CpuOps::empty(int64_t rows, int64_t cols) {
-  const int64_t stride = (cols + 15) / 16 * 16;  // each row starts on a cache line
+  // Each row starts on a cache line, an odd number of lines after the last: rows a power of two apart would share a set of the first-level cache.
+  const int64_t stride = (cols + 15) / 16 * 16 + (((cols + 15) / 16) % 2 ? 0 : 16);
   return {arena_.take<float>(size_t(rows * stride)).data(), rows, cols, stride};
 }
 

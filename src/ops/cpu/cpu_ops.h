@@ -8,6 +8,7 @@
 #include "kernels/cpu/table.h"
 #include "ops/cpu/kv_cache.h"
 #include "ops/cpu/rope_tables.h"
+#include "ops/cpu/weight_store.h"
 #include "ops/ops.h"
 
 namespace isotope::ops {
@@ -48,6 +49,7 @@ class CpuOps final : public Ops {
 
   const kernels::cpu::KernelTable& k_;
   Precision precision_;
+  WeightStore store_;
   base::Team team_;
   base::Arena arena_;
   RopeTables ropes_;
