@@ -17,32 +17,48 @@ constexpr Patience kOwnCore{.spin_ns = 100'000, .yields = 0};
 constexpr Patience kSharedCore{.spin_ns = 1'000, .yields = 4};
 }  // namespace
 
+/// Every member number is claimed once in each round, by its member or by the caller: last_round moves on to the round.
+struct alignas(64) Claim {
+  std::atomic<uint32_t> last_round{0};
+  bool take(uint32_t round) noexcept {
+    uint32_t before = round - 1;
+    return last_round.load(std::memory_order_relaxed) == before &&
+           last_round.compare_exchange_strong(before, round, std::memory_order_acq_rel, std::memory_order_relaxed);
+  }
+};
+
 struct Team::Impl {
-  Gate start;
+  Gate start;  ///< its value is the number of the round
   Gate finish;
   Gate arrive;
   alignas(64) std::atomic<int> running{0};
   alignas(64) std::atomic<int> arrived{0};
-  alignas(64) Raw f = nullptr;
+  alignas(64) Raw f = nullptr;  ///< of the current round; read only by who holds a claim of it
   void* arg = nullptr;
-  bool stop = false;
+  std::atomic<bool> stop{false};
   Patience patience = kSharedCore;
   int caller_cpu = -1;
+  std::vector<Claim> claims;
   std::vector<std::thread> threads;
+
+  /// True if nobody is left running.
+  bool done() noexcept { return running.fetch_sub(1, std::memory_order_acq_rel) == 1; }
 
   void loop(int member) noexcept {
     for (uint32_t seen = 0;;) {
       start.wait(seen, patience);
-      ++seen;  // a member that has not finished holds the next start back, so no value is ever missed
-      if (stop) return;
+      if (stop.load(std::memory_order_acquire)) return;
+      seen = start.value();
+      if (!claims[size_t(member)].take(seen)) continue;
       f(arg, member);
-      if (running.fetch_sub(1, std::memory_order_acq_rel) == 1) finish.open();
+      if (done()) finish.open();
     }
   }
 };
 
 Team::Team(int threads, bool pin) : size_(std::max(threads, 1)), impl_(std::make_unique<Impl>()) {
   if (size_ == 1) return;
+  impl_->claims = std::vector<Claim>(size_t(size_));
   const Topology& m = machine();
   const bool fits = size_ <= m.default_threads();
   if (fits) impl_->patience = kOwnCore;
@@ -60,21 +76,27 @@ Team::Team(int threads, bool pin) : size_(std::max(threads, 1)), impl_(std::make
 }
 
 Team::~Team() {
-  impl_->stop = true;
+  impl_->stop.store(true, std::memory_order_release);
   impl_->start.open();
   for (auto& t : impl_->threads) t.join();
 }
 
-void Team::run_raw(Raw f, void* arg) {
+void Team::start_raw(Raw f, void* arg, bool take_over) {
   if (size_ == 1) return f(arg, 0);
   Impl& s = *impl_;
   s.f = f;
   s.arg = arg;
   s.running.store(size_ - 1, std::memory_order_relaxed);
-  const uint32_t round = s.finish.value();
+  const uint32_t finished = s.finish.value(), round = s.start.value() + 1;
   s.start.open();
   f(arg, 0);
-  s.finish.wait(round, s.patience);
+  bool all_done = false;
+  for (int m = 1; take_over && m < size_; ++m) {
+    if (!s.claims[size_t(m)].take(round)) continue;
+    f(arg, m);
+    all_done = s.done();
+  }
+  if (!all_done) s.finish.wait(finished, s.patience);
 }
 
 void Team::barrier() noexcept {

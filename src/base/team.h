@@ -19,11 +19,18 @@ class Team {
 
   int size() const { return size_; }
 
-  /// Calls f(member) on every member and returns when all are done. One caller at a time, not reentrant; f must not throw.
+  /// Calls f(member) on every member at the same time, so that f may use barrier(), and returns when all are done. One caller at a time, not
+  /// reentrant; f must not throw.
   template <class F>
   void run(F&& f) {
-    using Fn = std::remove_reference_t<F>;
-    run_raw([](void* p, int member) noexcept { (*static_cast<Fn*>(p))(member); }, const_cast<void*>(static_cast<const void*>(&f)));
+    start(f, false);
+  }
+
+  /// Calls f(member) once for every member number. What a member has not begun when the caller is done with its own part the caller does itself: a thread
+  /// that the system does not let run holds nobody up. No barrier() inside.
+  template <class F>
+  void share(F&& f) {
+    start(f, true);
   }
 
   /// Cuts [0, n) into contiguous ranges of multiples of `grain` (but for the last) and calls f(begin, end) for each, at most one range a member.
@@ -33,7 +40,7 @@ class Team {
     if (n <= 0) return;
     const int64_t units = (n + grain - 1) / grain;
     if (size_ == 1 || units == 1) return void(f(int64_t{0}, n));
-    run([&](int member) {
+    share([&](int member) {
       const int64_t a = units * member / size_ * grain, b = units * (member + 1) / size_ * grain;
       if (a < n && a < b) f(a, b < n ? b : n);
     });
@@ -48,7 +55,11 @@ class Team {
 
  private:
   using Raw = void (*)(void*, int) noexcept;
-  void run_raw(Raw f, void* arg);
+  template <class F>
+  void start(F& f, bool take_over) {
+    start_raw([](void* p, int member) noexcept { (*static_cast<F*>(p))(member); }, const_cast<void*>(static_cast<const void*>(&f)), take_over);
+  }
+  void start_raw(Raw f, void* arg, bool take_over);
   struct Impl;
   int size_;
   std::unique_ptr<Impl> impl_;

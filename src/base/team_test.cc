@@ -21,6 +21,21 @@ TEST_P(TeamSizes, EveryMemberRunsOncePerCall) {
   for (int c : count) EXPECT_EQ(c, 500);
 }
 
+TEST_P(TeamSizes, SharedWorkIsDoneOncePerMemberNumberHoweverLateTheyAre) {
+  Team team(GetParam());
+  std::vector<std::atomic<int>> count(static_cast<size_t>(GetParam()));
+  for (int i = 0; i < 3000; ++i) {
+    std::atomic<int> now{0};
+    team.share([&](int m) {
+      ++count[size_t(m)];
+      now += m + 1;
+    });
+    ASSERT_EQ(now, GetParam() * (GetParam() + 1) / 2);
+    if (i % 500 == 0) std::this_thread::sleep_for(std::chrono::microseconds(300));
+  }
+  for (const auto& c : count) EXPECT_EQ(c, 3000);
+}
+
 TEST_P(TeamSizes, RangesCoverEverythingOnceInMultiplesOfGrain) {
   Team team(GetParam());
   for (int64_t n : {0, 1, 2, 7, 16, 33, 100}) {

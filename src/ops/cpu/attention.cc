@@ -43,22 +43,11 @@ class Attention {
   void run(base::Team& team, base::Arena& arena) {
     plan(team.size(), arena);
     const int64_t written = b_.T() * a_.kv_heads * a_.head_dim * 2;
-    const bool write_alone = team.size() == 1 || written <= kAloneWrites;
-    if (write_alone) write(0, b_.T());
-    if (team.size() == 1 || (write_alone && work_ <= kAlone)) {
-      take_units(scratch_[0]);
-      return take_merges(scratch_[0]);
-    }
-    team.run([&](int member) {
-      if (!write_alone) {
-        write(b_.T() * member / team.size(), b_.T() * (member + 1) / team.size());
-        team.barrier();
-      }
-      take_units(scratch_[size_t(member)]);
-      if (splits_.empty()) return;
-      team.barrier();
-      take_merges(scratch_[size_t(member)]);
-    });
+    if (written <= kAloneWrites) write(0, b_.T());
+    else team.for_ranges(b_.T(), 1, [&](int64_t t0, int64_t t1) { write(t0, t1); });
+    if (work_ <= kAlone) return take_units(scratch_[0]);
+    team.share([&](int member) { take_units(scratch_[size_t(member)]); });
+    if (!splits_.empty()) team.share([&](int member) { take_merges(scratch_[size_t(member)]); });
   }
 
  private:
