@@ -127,20 +127,15 @@ void linear(base::Team& team, const KernelTable& table, Tensor x, std::span<std:
   const Input in{x, scratch.data(), table.gemm.panel_rows, ceil_div(x.cols, kBlock)};
   const Tiles tiles(jobs, x.rows);
   const int64_t records = quantize ? ceil_div(x.rows, in.panel_rows) * in.blocks : 0;
-  const bool quantize_alone = x.rows * in.blocks * kQuantizeBlockCycles <= kAlone;
+  const bool quantize_alone = !quantize || x.rows * in.blocks * kQuantizeBlockCycles <= kAlone;
   if (team.size() == 1 || tiles.cost() <= kAlone) {
     quantize_records(table, in, 0, records);
     return run_part(table, in, tiles, 0, 1);
   }
+  const int64_t parts = team.size();
   if (quantize_alone) quantize_records(table, in, 0, records);
-  team.run([&](int member) {
-    const int64_t i = member, parts = team.size();
-    if (quantize && !quantize_alone) {
-      quantize_records(table, in, records * i / parts, records * (i + 1) / parts);
-      team.barrier();
-    }
-    run_part(table, in, tiles, i, parts);
-  });
+  else team.share([&](int64_t i) { quantize_records(table, in, records * i / parts, records * (i + 1) / parts); });
+  team.share([&](int64_t i) { run_part(table, in, tiles, i, parts); });
 }
 
 void embed_row(const KernelTable& table, const Weight& weight, int64_t r, float* out) {
