@@ -61,23 +61,9 @@ class Planner {
   Result<void> add(const TensorRow<Owner>& row, Owner& owner, const std::string& prefix) {
     const Presence when = row.when ? c_.*row.when : Presence::yes;
     if (when == Presence::no) return {};
-    const std::string name = prefix + std::string(names_.gguf ? row.gguf : row.hf);
-    const int64_t n = size_of(row.rows, c_), k = size_of(row.cols, c_);
-    const TensorEntry* e = ck_.find(name);
-    int64_t first = 0;
-    if ((!e || !fits(*e, n, row.weight ? k : 0)) && row.fused.count) {
-      const std::string fused_name = prefix + std::string(names_.gguf ? row.fused.gguf : row.fused.hf);
-      const TensorEntry* fused = ck_.find(fused_name);
-      int64_t total = 0;
-      for (int i = 0; i < row.fused.count; ++i) {
-        if (i == row.fused.index) first = total;
-        total += size_of(row.fused.parts[size_t(i)], c_);
-      }
-      if (fused && (!e || fits(*fused, total, k))) return use(row, owner, *fused, first, total, k);
-      first = 0;
-    }
-    if (e) return use(row, owner, *e, first, n, row.weight ? k : 0);
-    if (when == Presence::yes) missing_.push_back(name);
+    const Place place = find(row, prefix);
+    if (place.entry) return use(row, owner, place);
+    if (when == Presence::yes) missing_.push_back(prefix + std::string(names_.gguf ? row.gguf : row.hf));
     return {};
   }
 
@@ -102,17 +88,40 @@ class Planner {
   const Names& names() const { return names_; }
 
  private:
-  /// k = 0: a vector of n.
-  static bool fits(const TensorEntry& e, int64_t n, int64_t k) {
-    return k ? e.rank == 2 && e.shape[0] == n && e.shape[1] == k : e.rank == 1 && e.shape[0] == n;
+  /// Rows [first, first + n) of a tensor that should have `total`; k columns, or 0 for a vector.
+  struct Place {
+    const TensorEntry* entry = nullptr;
+    int64_t first = 0, n = 0, total = 0, k = 0;
+    bool fits() const {
+      const auto& s = entry->shape;
+      return k ? entry->rank == 2 && s[0] == total && s[1] == k : entry->rank == 1 && s[0] == total;
+    }
+  };
+
+  /// The tensor of the row's own name; else, or if that one has another shape (Phi 3's ffn_up holds the gate too), the fused one.
+  template <class Owner>
+  Place find(const TensorRow<Owner>& row, const std::string& prefix) const {
+    Place own{.n = size_of(row.rows, c_), .k = row.weight ? size_of(row.cols, c_) : 0};
+    own.entry = ck_.find(prefix + std::string(names_.gguf ? row.gguf : row.hf));
+    own.total = own.n;
+    if ((own.entry && own.fits()) || row.fused.count == 0) return own;
+    Place part = own;
+    part.entry = ck_.find(prefix + std::string(names_.gguf ? row.fused.gguf : row.fused.hf));
+    part.total = 0;
+    for (int i = 0; i < row.fused.count; ++i) {
+      if (i == row.fused.index) part.first = part.total;
+      part.total += size_of(row.fused.parts[size_t(i)], c_);
+    }
+    return part.entry && (part.fits() || !own.entry) ? part : own;
   }
 
   template <class Owner>
-  Result<void> use(const TensorRow<Owner>& row, Owner& owner, const TensorEntry& e, int64_t first, int64_t total, int64_t k) {
-    if (!fits(e, total, k)) {
+  Result<void> use(const TensorRow<Owner>& row, Owner& owner, const Place& place) {
+    const TensorEntry& e = *place.entry;
+    if (!place.fits()) {
       const auto shape = std::span(e.shape).first(size_t(std::clamp(e.rank, 0, 4)));
-      return fail(Code::data_loss, k ? fmt::format("tensor {} has shape [{}], the configuration asks for [{}, {}]", e.name, fmt::join(shape, ", "), total, k)
-                                     : fmt::format("tensor {} has shape [{}], the configuration asks for [{}]", e.name, fmt::join(shape, ", "), total),
+      const std::string wanted = place.k ? fmt::format("[{}, {}]", place.total, place.k) : fmt::format("[{}]", place.total);
+      return fail(Code::data_loss, fmt::format("tensor {} has shape [{}], the configuration asks for {}", e.name, fmt::join(shape, ", "), wanted),
                   ck_.files()[size_t(e.file)]);
     }
     used_.insert(&e);
@@ -121,7 +130,7 @@ class Planner {
       jobs_.push_back({&e, {}});
       job = jobs_.rbegin();
     }
-    const int64_t n = size_of(row.rows, c_);
+    const int64_t first = place.first, n = place.n;
     std::vector<int32_t> order;
     if (row.turns && names_.gguf && arch_.gguf_pairs) order = halves_from_pairs(n / c_.head_dim, c_.head_dim, rot_);
     if (row.weight) {
@@ -133,16 +142,14 @@ class Planner {
       const bool norm = row.vector != nullptr;
       std::vector<float>& slot = norm ? owner.*row.vector : (owner.*row.bias).bias;
       const float shift = norm && !names_.gguf ? arch_.hf_norm_shift : 0.0f;
-      job->uses.push_back([&slot, shift, order = std::move(order)](const HostTensor& t) { return vector_from(t, order, shift, slot); });
+      job->uses.push_back([&slot, first, n, shift, order = std::move(order)](const HostTensor& t) -> Result<void> {
+        std::vector<float> v(size_t(t.elements()));
+        ISO_CHECK_OK(tensor::dequantize(t.dtype, t.data, v));
+        slot.resize(size_t(n));
+        for (size_t i = 0; i < slot.size(); ++i) slot[i] = v[size_t(first) + (order.empty() ? i : size_t(order[i]))] + shift;
+        return {};
+      });
     }
-    return {};
-  }
-
-  static Result<void> vector_from(const HostTensor& t, std::span<const int32_t> order, float shift, std::vector<float>& out) {
-    std::vector<float> v(size_t(t.elements()));
-    ISO_CHECK_OK(tensor::dequantize(t.dtype, t.data, v));
-    out.resize(v.size());
-    for (size_t i = 0; i < v.size(); ++i) out[i] = v[order.empty() ? i : size_t(order[i])] + shift;
     return {};
   }
 

@@ -8,6 +8,7 @@ namespace {
 constexpr std::array<Size, 3> kQkv = {Size::q, Size::kv, Size::kv};
 constexpr std::array<Size, 3> kGateUp = {Size::ffn, Size::ffn, Size::one};
 constexpr Fused qkv(int i) { return {"attn_qkv.weight", "self_attn.qkv_proj.weight", kQkv, 3, i}; }
+constexpr Fused qkv_bias(int i) { return {"attn_qkv.bias", "self_attn.qkv_proj.bias", kQkv, 3, i}; }
 constexpr Fused gate_up(int i) { return {"ffn_up.weight", "mlp.gate_up_proj.weight", kGateUp, 2, i}; }
 
 constexpr GlobalRow kGlobals[] = {
@@ -24,9 +25,12 @@ constexpr LayerRow kBlocks[] = {
     {.gguf = "ffn_gate.weight", .hf = "mlp.gate_proj.weight", .rows = Size::ffn, .cols = Size::hidden, .weight = &Layer::gate, .fused = gate_up(0)},
     {.gguf = "ffn_up.weight", .hf = "mlp.up_proj.weight", .rows = Size::ffn, .cols = Size::hidden, .weight = &Layer::up, .fused = gate_up(1)},
     {.gguf = "ffn_down.weight", .hf = "mlp.down_proj.weight", .rows = Size::hidden, .cols = Size::ffn, .weight = &Layer::down},
-    {.gguf = "attn_q.bias", .hf = "self_attn.q_proj.bias", .rows = Size::q, .bias = &Layer::q, .when = &ModelConfig::qkv_bias, .turns = true},
-    {.gguf = "attn_k.bias", .hf = "self_attn.k_proj.bias", .rows = Size::kv, .bias = &Layer::k, .when = &ModelConfig::qkv_bias, .turns = true},
-    {.gguf = "attn_v.bias", .hf = "self_attn.v_proj.bias", .rows = Size::kv, .bias = &Layer::v, .when = &ModelConfig::qkv_bias},
+    {.gguf = "attn_q.bias", .hf = "self_attn.q_proj.bias", .rows = Size::q, .bias = &Layer::q, .when = &ModelConfig::qkv_bias, .turns = true,
+     .fused = qkv_bias(0)},
+    {.gguf = "attn_k.bias", .hf = "self_attn.k_proj.bias", .rows = Size::kv, .bias = &Layer::k, .when = &ModelConfig::qkv_bias, .turns = true,
+     .fused = qkv_bias(1)},
+    {.gguf = "attn_v.bias", .hf = "self_attn.v_proj.bias", .rows = Size::kv, .bias = &Layer::v, .when = &ModelConfig::qkv_bias,
+     .fused = qkv_bias(2)},
     {.gguf = "attn_output.bias", .hf = "self_attn.o_proj.bias", .rows = Size::hidden, .bias = &Layer::o, .when = &ModelConfig::out_bias},
     {.gguf = "ffn_gate.bias", .hf = "mlp.gate_proj.bias", .rows = Size::ffn, .bias = &Layer::gate, .when = &ModelConfig::mlp_bias},
     {.gguf = "ffn_up.bias", .hf = "mlp.up_proj.bias", .rows = Size::ffn, .bias = &Layer::up, .when = &ModelConfig::mlp_bias},

@@ -2,7 +2,8 @@
 transformers 5: rope_theta and rope_scaling at the top level); sizes are small, ratios and switches are those of real models.
 
 Entry keys: config; embed_std, final_norm, logit_gain (scale of random weights, so that logits spread like a real model's); wrap (the text model
-sits inside a vision-language checkpoint: architecture, model_type, prefixes); gguf (False where GGUF cannot say what config.json says)."""
+sits inside a vision-language checkpoint: architecture, model_type, prefixes); gguf (False where GGUF cannot say what config.json says);
+fuse_qkv (one matrix for q, k and v in the GGUF file)."""
 
 VOCAB = 256
 
@@ -40,7 +41,8 @@ family("llama", "llama", "LlamaForCausalLM", merged(BASE, rope_theta=500000.0, r
 family("llama2", "llama", "LlamaForCausalLM", merged(BASE, num_key_value_heads=4, rope_scaling=None, pretraining_tp=1, max_position_embeddings=2048))
 family("llama32_tied", "llama", "LlamaForCausalLM", merged(BASE, rope_theta=500000.0, head_dim=32, tie_word_embeddings=True,
                                                           rope_scaling=merged(LLAMA3, factor=32.0)))
-family("llama_bias_linear", "llama", "LlamaForCausalLM", merged(BASE, attention_bias=True, mlp_bias=True, rope_scaling=dict(type="linear", factor=4.0)))
+family("llama_bias_linear", "llama", "LlamaForCausalLM", merged(BASE, attention_bias=True, mlp_bias=True, rope_scaling=dict(type="linear", factor=4.0)),
+       fuse_qkv=True)
 family("llama_yarn", "llama", "LlamaForCausalLM", merged(BASE, rope_scaling=dict(rope_type="yarn", factor=8.0, original_max_position_embeddings=64,
        attention_factor=1.1, beta_fast=16.0, beta_slow=2.0, truncate=False)), gguf=False)  # GGUF has no key for truncate
 family("mistral", "mistral", "MistralForCausalLM", merged(BASE, sliding_window=16), gguf=False)  # its GGUF architecture "llama" drops the window
