@@ -2,10 +2,12 @@
 // convert_hf_to_gguf.py wrote.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>
 
-#include "models/config_source.h"
+#include "models/config_fields.h"
+#include "weights/json.h"
 
 namespace isotope::models {
 namespace {
@@ -64,7 +66,7 @@ Result<json> numbers(const Checkpoint& c, std::string_view name) {
   if (!e) return json();
   ISO_TRY(const Checkpoint::Data data, c.read(*e));
   const int64_t n = data.view.elements();
-  if (n < 1 || n > 4096) return fail(Code::data_loss, fmt::format("tensor {} has {} elements, a rope table has 1 to 4096", name, n), c.metadata().source());
+  if (n < 1 || n > 4096) return wrong(c.metadata(), fmt::format("tensor {} has {} elements, a rope table has 1 to 4096", name, n));
   std::vector<float> v(static_cast<size_t>(n));
   ISO_CHECK_OK(tensor::dequantize(data.view.dtype, data.view.data, v));
   return json(v);
@@ -102,10 +104,10 @@ Result<void> read_rope(const Checkpoint& c, const std::string& prefix, json& out
   ISO_TRY(const double attn_factor, m.number_or(prefix + "rope.scaling.attn_factor", 0));
   if (attn_factor != 0 && !yarn) scaling["attention_factor"] = attn_factor;
   if (attn_factor != 0 && attn_factor != 1 && yarn)
-    return fail(Code::unsupported, fmt::format("{}rope.scaling.attn_factor is {} together with yarn", prefix, attn_factor), m.source());
+    return unknown(m, fmt::format("{}rope.scaling.attn_factor is {} together with yarn", prefix, attn_factor), "only 1 is known there");
   if (yarn && scaling.contains("mscale_all_dim")) scaling["mscale"] = 1.0;
   ISO_TRY(const double ext, m.number_or(prefix + "rope.scaling.yarn_ext_factor", 1));
-  if (yarn && ext != 1) return fail(Code::unsupported, fmt::format("{}rope.scaling.yarn_ext_factor is {}, only 1 is known", prefix, ext), m.source());
+  if (yarn && ext != 1) return unknown(m, fmt::format("{}rope.scaling.yarn_ext_factor is {}", prefix, ext), "only 1 is known");
   if (!scaling.is_object()) out.erase("rope_scaling");
   else if (!scaling.contains("rope_type")) scaling["rope_type"] = scaling.contains("factor") && scaling["factor"] != 1.0 ? "linear" : "default";
   return {};
@@ -113,11 +115,21 @@ Result<void> read_rope(const Checkpoint& c, const std::string& prefix, json& out
 
 }  // namespace
 
+void name_gguf_key(const Arch& arch, Error& e) {
+  for (const KeyRow& row : kKeys) {
+    std::string field = row.hf + 1;
+    std::replace(field.begin(), field.end(), '/', '.');
+    if (e.what.find(field) == std::string::npos) continue;
+    e.source += fmt::format(", {}.{}", arch.gguf, row.gguf);
+    return;
+  }
+}
+
 Result<ConfigSource> gguf_source(const Checkpoint& c, const std::map<std::string, std::string>& overrides) {
   const Metadata& m = c.metadata();
   ISO_TRY(const std::string_view name, m.string("general.architecture"));
   const Arch* arch = arch_by_gguf(name);
-  if (!arch) return fail(Code::unsupported, fmt::format("general.architecture is '{}'", name), m.source(), "supported: " + supported_archs());
+  if (!arch) return unknown(m, fmt::format("general.architecture is {}", weights::quote_name(name)), "supported: " + supported_archs());
   const std::string prefix = std::string(name) + ".";
 
   json out = json::parse(arch->gguf_defaults);
@@ -133,11 +145,11 @@ Result<ConfigSource> gguf_source(const Checkpoint& c, const std::map<std::string
   if (m.has(prefix + "attention.value_length") && m.has(prefix + "attention.key_length")) {
     ISO_TRY(const int64_t k, m.integer(prefix + "attention.key_length"));
     ISO_TRY(const int64_t v, m.integer(prefix + "attention.value_length"));
-    if (k != v) return fail(Code::unsupported, fmt::format("{}attention.key_length is {}, value_length {}: they must be equal", prefix, k, v), m.source());
+    if (k != v) return unknown(m, fmt::format("{}attention.key_length is {}, value_length {}", prefix, k, v), "only models where both are equal are supported");
   }
   for (const char* refused : {"expert_count", "attention.temperature_scale"}) {
     ISO_TRY(const double v, m.number_or(prefix + refused, 0));
-    if (v != 0) return fail(Code::unsupported, fmt::format("{}{} is {}: this variant of '{}' is not supported", prefix, refused, v, name), m.source());
+    if (v != 0) return unknown(m, fmt::format("{}{} is {}", prefix, refused, v), fmt::format("only models of '{}' without it are supported", name));
   }
   ISO_TRY(const bool rope, m.boolean_or(prefix + "rope.scaling.finetuned", true));
   if (arch->name == "granite" && !rope) out["no_rope_layer_interval"] = 1;

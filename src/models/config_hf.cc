@@ -3,7 +3,8 @@
 
 #include <nlohmann/json.hpp>
 
-#include "models/config_source.h"
+#include "models/config_fields.h"
+#include "weights/json.h"
 
 namespace isotope::models {
 namespace {
@@ -17,17 +18,17 @@ std::string text_of(const json& o, const char* key) {
 }
 
 /// The row, or an error that says what the file names and what is supported.
-Result<const Arch*> pick(const json& root, const json& text, const std::string& source) {
+Result<const Arch*> pick(const Metadata& m, const json& root, const json& text) {
   std::string named;
   if (const auto a = root.find("architectures"); a != root.end() && a->is_array() && !a->empty() && a->front().is_string()) named = a->front();
   const std::string type = text_of(text, "model_type");
   const Arch* arch = named.empty() ? arch_by_model_type(type) : arch_by_class(named);
   if (!arch)
-    return fail(Code::unsupported, named.empty() ? fmt::format("model_type is '{}'", type) : fmt::format("architectures names '{}'", named), source,
-                "supported: " + supported_archs());
+    return unknown(m, named.empty() ? "model_type is " + weights::quote_name(type) : "architectures names " + weights::quote_name(named),
+                   "supported: " + supported_archs());
   if (!type.empty() && type != arch->model_type)
-    return fail(Code::unsupported, fmt::format("model_type of the text model is '{}', '{}' expects '{}'", type, arch->name, arch->model_type), source,
-                "supported: " + supported_archs());
+    return unknown(m, fmt::format("model_type is {}, the architecture '{}' expects '{}'", weights::quote_name(type), arch->name, arch->model_type),
+                   "supported: " + supported_archs());
   return arch;
 }
 
@@ -39,7 +40,7 @@ Result<ConfigSource> hf_source(const weights::Checkpoint& c, const std::map<std:
   const auto nested = root.find("text_config");
   const bool wrapped = nested != root.end() && nested->is_object();
   const json& text = wrapped ? *nested : root;
-  ISO_TRY(const Arch* arch, pick(root, text, m.source()));
+  ISO_TRY(const Arch* arch, pick(m, root, text));
 
   json out = json::parse(arch->defaults);
   for (const char* shared : {"tie_word_embeddings", "eos_token_id", "bos_token_id", "quantization_config"})
@@ -48,7 +49,7 @@ Result<ConfigSource> hf_source(const weights::Checkpoint& c, const std::map<std:
   ISO_TRY(Metadata fields, Metadata::from_json(out.dump(-1, ' ', false, json::error_handler_t::replace), m.source()));
   ISO_TRY(fields, fields.with_overrides(overrides));
   if (fields.has("quantization_config"))
-    return fail(Code::unsupported, "quantization_config is set: " + fields.text("quantization_config"), m.source(), "use the unquantized checkpoint or a GGUF file");
+    return unknown(m, "quantization_config is set: " + fields.text("quantization_config"), "use the unquantized checkpoint or a GGUF file");
   return ConfigSource{arch, false, std::move(fields)};
 }
 

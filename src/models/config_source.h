@@ -20,5 +20,7 @@ struct ConfigSource {
 Result<ConfigSource> hf_source(const weights::Checkpoint&, const std::map<std::string, std::string>& overrides);
 /// From GGUF keys, translated by a table, and the rope tensors. Keys that only GGUF has: "rotary_dim", "rope_divisors".
 Result<ConfigSource> gguf_source(const weights::Checkpoint&, const std::map<std::string, std::string>& overrides);
+/// Adds the GGUF spelling of the field that an error speaks of.
+void name_gguf_key(const Arch&, Error&);
 
 }  // namespace isotope::models

@@ -19,9 +19,10 @@ Result<void> Direct::check(std::span<const Chunk> chunks) const {
   const int64_t vocab = model_->config().vocab;
   for (const Chunk& c : chunks) {
     for (int32_t t : c.tokens)
-      if (t < 0 || t >= vocab) return fail(Code::invalid_argument, fmt::format("token id {} is not in the vocabulary of {} (0 to {})", t, vocab, vocab - 1));
+      if (t < 0 || t >= vocab) return fail(Code::invalid_argument, fmt::format("token id {} is not in the vocabulary of {} (0 to {})", t, vocab, vocab - 1), "token ids",
+                                           "give ids that the model's tokenizer makes");
     const int64_t length = length_[size_t(c.sequence)] + int64_t(c.tokens.size());
-    if (length > options_.max_len) return fail(Code::invalid_argument, fmt::format("{} tokens, there is room for {}", length, options_.max_len));
+    if (length > options_.max_len) return fail(Code::invalid_argument, fmt::format("{} tokens, there is room for {}", length, options_.max_len), "token ids", "shorten the prompt");
   }
   return {};
 }

@@ -122,7 +122,7 @@ class Planner {
       const auto shape = std::span(e.shape).first(size_t(std::clamp(e.rank, 0, 4)));
       const std::string wanted = place.k ? fmt::format("[{}, {}]", place.total, place.k) : fmt::format("[{}]", place.total);
       return fail(Code::data_loss, fmt::format("tensor {} has shape [{}], the configuration asks for {}", e.name, fmt::join(shape, ", "), wanted),
-                  ck_.files()[size_t(e.file)]);
+                  ck_.files()[size_t(e.file)], "use an intact checkpoint of that architecture");
     }
     used_.insert(&e);
     auto job = std::find_if(jobs_.rbegin(), jobs_.rend(), [&](const Job& j) { return j.entry == &e; });

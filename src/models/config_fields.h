@@ -1,0 +1,29 @@
+// Bounds and messages that the parts of the configuration parser share. Internal.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "models/config.h"
+#include "models/config_source.h"
+
+namespace isotope::models {
+
+// Upper bounds keep products of sizes far from overflow and refuse hostile files before anything is allocated by them.
+constexpr int64_t kMaxLayers = 4096, kMaxWidth = 1 << 20, kMaxHeads = 1 << 14, kMaxHeadDim = 1 << 12, kMaxVocab = 1 << 24, kMaxContext = int64_t{1} << 31;
+
+/// A value that no model can have, or that this program does not know; with where it stands and what can be done.
+tl::unexpected<Error> wrong(const weights::Metadata&, std::string what);
+tl::unexpected<Error> unknown(const weights::Metadata&, std::string what, std::string remedy);
+
+Result<int64_t> in_range(const weights::Metadata&, std::string_view key, int64_t low, int64_t high);
+Result<int64_t> in_range_or(const weights::Metadata&, std::string_view key, int64_t low, int64_t high, int64_t otherwise);
+Result<float> finite_or(const weights::Metadata&, std::string_view key, double otherwise);
+
+/// Fills ModelConfig::layer, which has its size: windows and layers without rotation.
+Result<void> parse_layers(const ConfigSource&, ModelConfig&);
+/// Fills ModelConfig::ropes and each layer's rope_index; after parse_layers().
+Result<void> parse_ropes(const ConfigSource&, int64_t served_len, ModelConfig&);
+
+}  // namespace isotope::models

@@ -1,0 +1,73 @@
+// Which layers slide and which turn.
+#include <fmt/format.h>
+
+#include "models/config_fields.h"
+
+namespace isotope::models {
+namespace {
+
+using weights::Metadata;
+
+/// NoPE layers: a list (1 = rotate), or every n-th.
+Result<void> parse_nope(const Metadata& f, ModelConfig& c) {
+  if (f.has("no_rope_layers")) {
+    ISO_TRY(const std::vector<int64_t> rotate, f.integers("no_rope_layers"));
+    if (int64_t(rotate.size()) != c.layers)
+      return wrong(f, fmt::format("no_rope_layers has {} entries for {} layers", rotate.size(), c.layers));
+    for (size_t i = 0; i < rotate.size(); ++i) c.layer[i].rope = rotate[i] != 0;
+    return {};
+  }
+  ISO_TRY(const int64_t interval, in_range_or(f, "no_rope_layer_interval", 1, kMaxLayers + 1, kMaxLayers + 1));
+  for (int64_t i = 0; i < c.layers; ++i) c.layer[size_t(i)].rope = (i + 1) % interval != 0;
+  return {};
+}
+
+Result<std::vector<bool>> sliding_by_types(const Metadata& f, const ModelConfig& c) {
+  ISO_TRY(const std::vector<std::string_view> types, f.strings("layer_types"));
+  if (int64_t(types.size()) != c.layers) return wrong(f, fmt::format("layer_types has {} entries for {} layers", types.size(), c.layers));
+  std::vector<bool> slides;
+  for (std::string_view t : types) {
+    if (t != "sliding_attention" && t != "full_attention")
+      return unknown(f, fmt::format("layer_types names '{}'", t), "known: full_attention, sliding_attention");
+    slides.push_back(t == "sliding_attention");
+  }
+  return slides;
+}
+
+Result<std::vector<bool>> sliding_by_rule(const ConfigSource& s, const ModelConfig& c) {
+  const Metadata& f = s.fields;
+  std::vector<bool> slides(size_t(c.layers), false);
+  ISO_TRY(const bool used, f.boolean_or("use_sliding_window", false));
+  ISO_TRY(const int64_t from, in_range_or(f, "max_window_layers", 0, kMaxLayers, 0));
+  ISO_TRY(const int64_t pattern, in_range_or(f, "sliding_window_pattern", 1, kMaxLayers, 1));
+  for (int64_t i = 0; i < c.layers; ++i) switch (s.arch->windows) {
+      case WindowRule::none: break;
+      case WindowRule::every: slides[size_t(i)] = true; break;
+      case WindowRule::from_layer: slides[size_t(i)] = used && i >= from; break;
+      case WindowRule::nope: slides[size_t(i)] = used && !c.layer[size_t(i)].rope; break;
+      case WindowRule::pattern: slides[size_t(i)] = (i + 1) % pattern != 0; break;
+    }
+  return slides;
+}
+
+Result<void> parse_windows(const ConfigSource& s, ModelConfig& c) {
+  // GGUF writes 0 where config.json has null.
+  ISO_TRY(const int64_t window, in_range_or(s.fields, "sliding_window", 0, kMaxContext, 0));
+  const bool typed = s.fields.has("layer_types") && s.arch->windows != WindowRule::every;
+  ISO_TRY(const std::vector<bool> slides, typed ? sliding_by_types(s.fields, c) : sliding_by_rule(s, c));
+  for (size_t i = 0; i < slides.size(); ++i) {
+    if (!slides[i]) continue;
+    if (typed && window == 0) return wrong(s.fields, "layer_types has sliding layers, sliding_window is not set");
+    c.layer[i].window = window;
+  }
+  return {};
+}
+
+}  // namespace
+
+Result<void> parse_layers(const ConfigSource& s, ModelConfig& c) {
+  ISO_CHECK_OK(parse_nope(s.fields, c));
+  return parse_windows(s, c);
+}
+
+}  // namespace isotope::models

@@ -1,0 +1,279 @@
+#include "models/config.h"
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "support/gguf_writer.h"
+#include "support/safetensors_writer.h"
+#include "weights/checkpoint.h"
+
+namespace isotope::models {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+using Overrides = std::map<std::string, std::string>;
+
+constexpr const char* kSizes =
+    R"("hidden_size": 64, "intermediate_size": 96, "num_hidden_layers": 4, "num_attention_heads": 4, "vocab_size": 100, "max_position_embeddings": 4096)";
+
+/// A folder with this config.json and nothing but one small tensor.
+Result<ModelConfig> parse_json(const std::string& config, const Overrides& overrides = {}, int64_t served_len = 0, const std::string& generation = "") {
+  const test::TempDir dir;
+  dir.write("config.json", config);
+  if (!generation.empty()) dir.write("generation_config.json", generation);
+  const float one[] = {1};
+  dir.write("model.safetensors", test::SafetensorsWriter().tensor("x", {1}, tensor::DType::f32, one).bytes());
+  ISO_TRY(const auto c, weights::open_checkpoint(dir.path(), {}));
+  return parse_config(*c, overrides, served_len);
+}
+
+std::string json_of(const char* cls, const std::string& more) {
+  return fmt::format(R"({{"architectures": ["{}"], {}{}{}}})", cls, kSizes, more.empty() ? "" : ", ", more);
+}
+
+test::GgufWriter gguf(const std::string& arch) {
+  test::GgufWriter w;
+  w.string("general.architecture", arch).u32(arch + ".block_count", 4).u32(arch + ".embedding_length", 64).u32(arch + ".feed_forward_length", 96);
+  w.u32(arch + ".attention.head_count", 4).u32(arch + ".context_length", 4096).f32(arch + ".attention.layer_norm_rms_epsilon", 1e-5f);
+  const std::vector<float> table(100 * 64, 0.5f);
+  w.tensor("token_embd.weight", {100, 64}, tensor::DType::f32, table);
+  return w;
+}
+
+Result<ModelConfig> parse_gguf(const test::GgufWriter& w, const Overrides& overrides = {}, int64_t served_len = 0) {
+  const test::TempDir dir;
+  ISO_TRY(const auto c, weights::open_checkpoint(dir.write("model.gguf", w.bytes()), {}));
+  return parse_config(*c, overrides, served_len);
+}
+
+std::vector<int64_t> windows(const ModelConfig& c) {
+  std::vector<int64_t> out;
+  for (const LayerConfig& l : c.layer) out.push_back(l.window);
+  return out;
+}
+
+TEST(Config, ReadsTheFieldsOfConfigJson) {
+  const auto c = parse_json(json_of("LlamaForCausalLM", R"("num_key_value_heads": 2, "rms_norm_eps": 1e-5, "rope_theta": 500000.0, "attention_bias": true,
+                                                           "mlp_bias": false, "eos_token_id": [2, 7], "bos_token_id": 1)"), {}, 0, R"({"eos_token_id": [7, 9]})");
+  ASSERT_TRUE(c) << c.error().message();
+  EXPECT_EQ(c->arch, "llama");
+  EXPECT_EQ(c->kv_heads, 2);
+  EXPECT_EQ(c->head_dim, 16);
+  EXPECT_FLOAT_EQ(c->attn_scale, 0.25f);
+  EXPECT_EQ(c->qkv_bias, Presence::yes);
+  EXPECT_EQ(c->out_bias, Presence::yes);
+  EXPECT_EQ(c->mlp_bias, Presence::no);
+  EXPECT_FALSE(c->tied_head);
+  EXPECT_THAT(c->eos_ids, ElementsAre(2, 7, 9));
+  EXPECT_EQ(c->bos_id, 1);
+  EXPECT_THAT(windows(*c), ElementsAre(0, 0, 0, 0));
+  ASSERT_EQ(c->ropes.size(), 1u);
+  EXPECT_EQ(c->ropes[0].rot, 16);
+}
+
+TEST(Config, ClassDefaultsFillWhatFilesLeaveOut) {
+  const auto mistral = parse_json(json_of("MistralForCausalLM", R"("num_key_value_heads": 4)"));  // no sliding_window: the class has 4096
+  ASSERT_TRUE(mistral) << mistral.error().message();
+  EXPECT_THAT(windows(*mistral), ElementsAre(4096, 4096, 4096, 4096));
+  const auto never = parse_json(json_of("MistralForCausalLM", R"("num_key_value_heads": 4, "sliding_window": null)"));
+  ASSERT_TRUE(never);
+  EXPECT_THAT(windows(*never), ElementsAre(0, 0, 0, 0));
+  // As google/gemma-3-4b-it publishes it: most numbers are the class's.
+  const auto gemma = parse_json(R"({"architectures": ["Gemma3ForConditionalGeneration"], "model_type": "gemma3", "eos_token_id": [1, 106],
+      "text_config": {"model_type": "gemma3_text", "hidden_size": 2560, "intermediate_size": 10240, "num_hidden_layers": 6, "sliding_window": 1024,
+                      "rope_scaling": {"factor": 8.0, "rope_type": "linear"}}})");
+  ASSERT_TRUE(gemma) << gemma.error().message();
+  EXPECT_EQ(gemma->vocab, 262208);
+  EXPECT_EQ(gemma->heads, 8);
+  EXPECT_EQ(gemma->kv_heads, 4);
+  EXPECT_EQ(gemma->head_dim, 256);
+  EXPECT_FLOAT_EQ(gemma->attn_scale, 1 / 16.0f);
+  EXPECT_TRUE(gemma->tied_head);
+  EXPECT_THAT(windows(*gemma), ElementsAre(1024, 1024, 1024, 1024, 1024, 0));
+  ASSERT_EQ(gemma->ropes.size(), 2u);
+  EXPECT_FLOAT_EQ(gemma->ropes[0].inv_freq[0], 0.125f);  // global: scaled
+  EXPECT_FLOAT_EQ(gemma->ropes[1].inv_freq[0], 1.0f);    // local: not
+  EXPECT_EQ(gemma->layer[0].rope_index, 1);
+  EXPECT_EQ(gemma->layer[5].rope_index, 0);
+  EXPECT_THAT(gemma->eos_ids, ElementsAre(1, 106));
+}
+
+TEST(Config, WindowsAndRotationByLayer) {
+  struct {
+    const char* cls;
+    const char* more;
+    std::vector<int64_t> windows;
+    std::vector<bool> rope;
+  } const cases[] = {
+      {"Qwen2ForCausalLM", R"("num_key_value_heads": 4, "use_sliding_window": false, "sliding_window": 32, "max_window_layers": 2)", {0, 0, 0, 0}, {1, 1, 1, 1}},
+      {"Qwen2ForCausalLM", R"("num_key_value_heads": 4, "use_sliding_window": true, "sliding_window": 32, "max_window_layers": 3)", {0, 0, 0, 32}, {1, 1, 1, 1}},
+      {"Qwen2ForCausalLM", R"("num_key_value_heads": 4, "sliding_window": 32,
+                              "layer_types": ["sliding_attention", "full_attention", "full_attention", "full_attention"])", {32, 0, 0, 0}, {1, 1, 1, 1}},
+      {"SmolLM3ForCausalLM", R"("no_rope_layers": [1, 0, 1, 0])", {0, 0, 0, 0}, {1, 0, 1, 0}},
+      {"SmolLM3ForCausalLM", R"("use_sliding_window": true, "sliding_window": 8)", {0, 0, 0, 8}, {1, 1, 1, 0}},
+      {"Gemma2ForCausalLM", R"("sliding_window": 8)", {8, 0, 8, 0}, {1, 1, 1, 1}},
+      {"Phi3ForCausalLM", R"("sliding_window": 8)", {8, 8, 8, 8}, {1, 1, 1, 1}},
+      {"LlamaForCausalLM", R"("sliding_window": 8)", {0, 0, 0, 0}, {1, 1, 1, 1}},
+  };
+  for (const auto& c : cases) {
+    SCOPED_TRACE(std::string(c.cls) + " " + c.more);
+    const auto r = parse_json(json_of(c.cls, c.more));
+    ASSERT_TRUE(r) << r.error().message();
+    EXPECT_EQ(windows(*r), c.windows);
+    for (size_t i = 0; i < 4; ++i) EXPECT_EQ(r->layer[i].rope, c.rope[i]) << i;
+  }
+}
+
+TEST(Config, BothRopeStylesMeanTheSame) {
+  const auto before = parse_json(json_of("LlamaForCausalLM", R"("rope_theta": 500000.0, "rope_scaling": {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0,
+                                         "high_freq_factor": 4.0, "original_max_position_embeddings": 64})"));
+  const auto after = parse_json(json_of("LlamaForCausalLM", R"("rope_parameters": {"rope_theta": 500000.0, "rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0,
+                                        "high_freq_factor": 4.0, "original_max_position_embeddings": 64})"));
+  ASSERT_TRUE(before && after);
+  EXPECT_EQ(before->ropes[0].inv_freq, after->ropes[0].inv_freq);
+  EXPECT_LT(before->ropes[0].inv_freq[7], 1e-5f);
+}
+
+TEST(Config, LongropeChoosesByTheServedLength) {
+  const std::string j = json_of("Phi3ForCausalLM", R"("original_max_position_embeddings": 64, "rope_scaling": {"type": "longrope",
+                                "short_factor": [1, 1, 1, 1, 1, 1, 1, 1], "long_factor": [2, 2, 2, 2, 2, 2, 2, 2]})");
+  for (const auto& [served, first] : {std::pair(int64_t{64}, 1.0f), {65, 0.5f}, {0, 0.5f}}) {  // 0: the model's own 4096
+    const auto c = parse_json(j, {}, served);
+    ASSERT_TRUE(c) << c.error().message();
+    EXPECT_FLOAT_EQ(c->ropes[0].inv_freq[0], first) << served;
+    EXPECT_NEAR(c->ropes[0].scale, 1.41421356f, 1e-6);  // sqrt(1 + ln(4096/64) / ln 64)
+  }
+}
+
+TEST(Config, OverridesReachIntoObjectsOfBothContainers) {
+  const auto c = parse_json(json_of("LlamaForCausalLM", R"("rope_scaling": {"type": "linear", "factor": 2.0})"), {{"rope_scaling.factor", "4"}, {"rms_norm_eps", "0.5"}});
+  ASSERT_TRUE(c) << c.error().message();
+  EXPECT_FLOAT_EQ(c->ropes[0].inv_freq[0], 0.25f);
+  EXPECT_FLOAT_EQ(c->norm_eps, 0.5f);
+  const auto g = parse_gguf(gguf("llama"), {{"rope_theta", "100"}, {"max_position_embeddings", "77"}});
+  ASSERT_TRUE(g) << g.error().message();
+  EXPECT_EQ(g->context_length, 77);
+  EXPECT_FLOAT_EQ(g->ropes[0].inv_freq[4], 0.1f);
+}
+
+TEST(Config, ReadsGgufKeys) {
+  auto w = gguf("granite");
+  w.u32("granite.attention.head_count_kv", 2).f32("granite.attention.scale", 0.5f).f32("granite.embedding_scale", 12).f32("granite.residual_scale", 0.25f);
+  w.f32("granite.logit_scale", 8).u32("granite.rope.dimension_count", 8).f32("granite.rope.freq_base", 100);
+  w.string("tokenizer.ggml.model", "gpt2").strings("tokenizer.ggml.tokens", {"a", "<|im_end|>", "<|im_end|>", "c"});
+  const int32_t types[] = {1, 3, 1, 1};  // only a control token ends a turn by its text
+  w.i32s("tokenizer.ggml.token_type", types).u32("tokenizer.ggml.eos_token_id", 3).u32("tokenizer.ggml.bos_token_id", 0);
+  const auto c = parse_gguf(w);
+  ASSERT_TRUE(c) << c.error().message();
+  EXPECT_EQ(c->vocab, 100);
+  EXPECT_EQ(c->kv_heads, 2);
+  EXPECT_FLOAT_EQ(c->attn_scale, 0.5f);
+  EXPECT_FLOAT_EQ(c->embed_scale, 12);
+  EXPECT_FLOAT_EQ(c->residual_scale, 0.25f);
+  EXPECT_FLOAT_EQ(c->logit_scale, 0.125f);
+  EXPECT_EQ(c->ropes[0].rot, 8);
+  EXPECT_TRUE(c->tied_head);  // no output.weight
+  EXPECT_EQ(c->qkv_bias, Presence::maybe);
+  EXPECT_THAT(c->eos_ids, ElementsAre(1, 3));
+}
+
+TEST(Config, GgufFactsWithoutAKey) {
+  const auto smol = parse_gguf(gguf("smollm3"));
+  ASSERT_TRUE(smol) << smol.error().message();
+  EXPECT_FALSE(smol->layer[3].rope);
+  const auto gemma = parse_gguf(gguf("gemma3").u32("gemma3.attention.sliding_window", 512).u32("gemma3.attention.sliding_window_pattern", 2));
+  ASSERT_TRUE(gemma) << gemma.error().message();
+  EXPECT_EQ(gemma->act, ops::Activation::gelu_tanh);
+  EXPECT_FLOAT_EQ(gemma->embed_scale, 8);
+  EXPECT_THAT(windows(*gemma), ElementsAre(512, 0, 512, 0));
+  EXPECT_FLOAT_EQ(gemma->attn_scale, 0.25f);
+  // The 27B models divide by sqrt(hidden / heads); only their depth tells.
+  const auto big = parse_gguf(gguf("gemma2").u32("gemma2.attention.key_length", 64), {{"num_hidden_layers", "46"}});
+  ASSERT_TRUE(big) << big.error().message();
+  EXPECT_FLOAT_EQ(big->attn_scale, 0.25f);
+  const float divisors[] = {1, 2, 4, 8, 8, 8, 8, 8};
+  const auto llama = parse_gguf(gguf("llama").tensor("rope_freqs.weight", {8}, tensor::DType::f32, divisors));
+  ASSERT_TRUE(llama) << llama.error().message();
+  EXPECT_FLOAT_EQ(llama->ropes[0].inv_freq[2], 0.1f / 4);
+  const auto qwen = parse_gguf(gguf("qwen2").string("qwen2.rope.scaling.type", "yarn").f32("qwen2.rope.scaling.factor", 4)
+                                   .u32("qwen2.rope.scaling.original_context_length", 64));
+  ASSERT_TRUE(qwen) << qwen.error().message();
+  EXPECT_EQ(qwen->qkv_bias, Presence::yes);
+  EXPECT_NEAR(qwen->ropes[0].scale, 1.13862944f, 1e-6);
+}
+
+struct Bad {
+  const char* cls;
+  std::string more;
+  const char* says;
+};
+
+TEST(Config, NamesWhatIsWrongInConfigJson) {
+  const Bad cases[] = {
+      {"BertModel", "", "'BertModel'"},
+      {"LlamaForCausalLM", R"("model_type": "mixtral")", "'mixtral'"},
+      {"LlamaForCausalLM", R"("hidden_act": "mish")", "hidden_act is 'mish'"},
+      {"LlamaForCausalLM", R"("rope_scaling": {"rope_type": "magic"})", "rope_scaling.rope_type is 'magic'"},
+      {"LlamaForCausalLM", R"("rope_scaling": {"rope_type": "linear"})", "rope_scaling.factor is missing"},
+      {"LlamaForCausalLM", R"("rope_scaling": {"rope_type": "llama3", "factor": 8, "low_freq_factor": 4, "high_freq_factor": 1})", "low_freq_factor 4"},
+      {"LlamaForCausalLM", R"("num_key_value_heads": 3)", "num_key_value_heads 3"},
+      {"LlamaForCausalLM", R"("num_attention_heads": 5)", "num_attention_heads 5"},
+      {"LlamaForCausalLM", R"("num_attention_heads": "four")", "num_attention_heads"},
+      {"LlamaForCausalLM", R"("num_hidden_layers": 100000000)", "num_hidden_layers is 100000000"},
+      {"LlamaForCausalLM", R"("hidden_size": -64)", "hidden_size is -64"},
+      {"LlamaForCausalLM", R"("rms_norm_eps": -1)", "rms_norm_eps is -1"},
+      {"LlamaForCausalLM", R"("head_dim": 15)", "15 dimensions"},
+      {"LlamaForCausalLM", R"("quantization_config": {"quant_method": "gptq"})", "quantization_config is set"},
+      {"Phi3ForCausalLM", R"("partial_rotary_factor": 0)", "partial_rotary_factor is 0"},
+      {"SmolLM3ForCausalLM", R"("no_rope_layers": [1, 1])", "no_rope_layers has 2 entries for 4 layers"},
+      {"Qwen2ForCausalLM", R"("num_key_value_heads": 4, "layer_types": ["full_attention"])", "layer_types has 1 entries"},
+      {"Qwen2ForCausalLM", R"("num_key_value_heads": 4, "layer_types": ["a", "b", "c", "d"])", "layer_types names 'a'"},
+      {"Gemma3ForCausalLM", R"("use_bidirectional_attention": true)", "use_bidirectional_attention"},
+      {"Gemma2ForCausalLM", R"("query_pre_attn_scalar": 0)", "query_pre_attn_scalar is 0"},
+      {"GraniteForCausalLM", R"("logits_scaling": 0)", "logits_scaling is 0"},
+  };
+  for (const Bad& c : cases) {
+    SCOPED_TRACE(c.says);
+    const auto r = parse_json(json_of(c.cls, c.more));
+    ASSERT_FALSE(r);
+    EXPECT_THAT(r.error().message(), HasSubstr(c.says));
+    EXPECT_THAT(r.error().source, HasSubstr("config.json"));
+    EXPECT_FALSE(r.error().remedy.empty()) << r.error().message();
+  }
+}
+
+TEST(Config, NamesWhatIsWrongInGguf) {
+  const std::vector<float> many(5000, 1.0f);
+  const float few[] = {1, 1};
+  const std::pair<test::GgufWriter, const char*> cases[] = {
+      {gguf("mamba"), "'mamba'"},
+      {gguf("llama").u32("llama.expert_count", 8), "llama.expert_count is 8"},
+      {gguf("llama").string("llama.rope.scaling.type", "magic"), "'magic'"},
+      {gguf("llama").tensor("rope_freqs.weight", {5000}, tensor::DType::f32, many), "rope_freqs.weight has 5000"},
+      {gguf("llama").tensor("rope_freqs.weight", {2}, tensor::DType::f32, few), "rope_freqs.weight has 2 entries"},
+      {gguf("llama").u32("llama.attention.head_count_kv", 0), "llama.attention.head_count_kv"},
+      {gguf("llama").u32("llama.attention.key_length", 32).u32("llama.attention.value_length", 64), "value_length 64"},
+      {gguf("llama").u32("llama.rope.dimension_count", 64), "llama.rope.dimension_count"},
+      {gguf("llama").string("llama.rope.freq_base", "high"), "llama.rope.freq_base"},
+      {gguf("mistral3").f32("mistral3.attention.temperature_scale", 0.1f), "temperature_scale"},
+  };
+  for (const auto& [w, says] : cases) {
+    SCOPED_TRACE(says);
+    const auto r = parse_gguf(w);
+    ASSERT_FALSE(r);
+    EXPECT_THAT(r.error().message(), HasSubstr(says));
+    EXPECT_FALSE(r.error().source.empty());
+    EXPECT_FALSE(r.error().remedy.empty()) << r.error().message();
+  }
+}
+
+TEST(Config, UnknownArchitecturesListTheSupportedOnes) {
+  const auto r = parse_gguf(gguf("mamba"));
+  ASSERT_FALSE(r);
+  for (const char* name : {"llama (", "qwen3", "gemma3", "Olmo2ForCausalLM"}) EXPECT_THAT(r.error().remedy, HasSubstr(name));
+}
+
+}  // namespace
+}  // namespace isotope::models
