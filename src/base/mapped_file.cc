@@ -28,7 +28,8 @@ tl::unexpected<Error> cannot_open(const std::string& path, int error) {
 }  // namespace
 
 Result<File> File::open(const std::string& path) {
-  if (path.find('\0') != std::string::npos) return fail(Code::invalid_argument, "the path contains a NUL byte", path.c_str(), "check the path");
+  if (path.find('\0') != std::string::npos)
+    return fail(Code::invalid_argument, "the path contains a NUL byte", path.c_str(), "check the path");
   int fd;
   // Non-blocking, so that a pipe given as a path is refused below instead of hanging here.
   do fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
@@ -38,7 +39,8 @@ Result<File> File::open(const std::string& path) {
   struct stat st;
   if (::fstat(fd, &st) != 0) return cannot_open(path, errno);
   if (!S_ISREG(st.st_mode))
-    return fail(Code::invalid_argument, S_ISDIR(st.st_mode) ? "is a directory, not a file" : "is not a regular file", path, "give a file");
+    return fail(Code::invalid_argument, S_ISDIR(st.st_mode) ? "is a directory, not a file" : "is not a regular file", path,
+                "give a file");
   file.size_ = uint64_t(st.st_size);
   return file;
 }
@@ -64,10 +66,12 @@ Result<void> File::read(uint64_t offset, std::span<std::byte> out) const {
     const ssize_t n = ::pread(fd_, out.data(), std::min(out.size(), kMaxRead), off_t(offset));
     if (n < 0 && errno == EINTR) continue;
     if (n < 0)
-      return fail(Code::data_loss, "reading at offset " + std::to_string(offset) + " failed: " + reason(errno), path_, "check the storage device");
+      return fail(Code::data_loss, "reading at offset " + std::to_string(offset) + " failed: " + reason(errno), path_,
+                  "check the storage device");
     if (n == 0)
-      return fail(Code::data_loss, "the file ends at offset " + std::to_string(offset) + ", " + std::to_string(out.size()) + " bytes too early", path_,
-                  "download the file again");
+      return fail(Code::data_loss,
+                  "the file ends at offset " + std::to_string(offset) + ", " + std::to_string(out.size()) + " bytes too early",
+                  path_, "download the file again");
     out = out.subspan(size_t(n));
     offset += uint64_t(n);
   }
@@ -77,8 +81,9 @@ Result<void> File::read(uint64_t offset, std::span<std::byte> out) const {
 Result<std::string> read_text_file(const std::string& path, uint64_t limit) {
   ISO_TRY(const File file, File::open(path));
   if (file.size() > limit)
-    return fail(Code::invalid_argument, "the file has " + std::to_string(file.size()) + " bytes, at most " + std::to_string(limit) + " are accepted", path,
-                "check that it is the file it should be");
+    return fail(Code::invalid_argument,
+                "the file has " + std::to_string(file.size()) + " bytes, at most " + std::to_string(limit) + " are accepted",
+                path, "check that it is the file it should be");
   std::string text(size_t(file.size()), '\0');
   ISO_CHECK_OK(file.read(0, std::as_writable_bytes(std::span(text))));
   return text;

@@ -45,7 +45,8 @@ class MappedFile {
   ~MappedFile();
 
   std::span<const std::byte> bytes() const { return {data_, size_}; }
-  /// Gives the pages that lie wholly inside [offset, offset + n) back to the system; they are read again if touched. Safe against concurrent readers.
+  /// Gives the pages that lie wholly inside [offset, offset + n) back to the system; they are read again if touched. Safe against
+  /// concurrent readers.
   void release(uint64_t offset, uint64_t n) const noexcept;
 
  private:

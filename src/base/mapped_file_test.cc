@@ -36,8 +36,9 @@ struct OpenCase {
   const char* says;
 };
 TEST(File, RefusesWhatIsNoRegularFile) {
-  for (const OpenCase& c : {OpenCase{"/no/such/file", Code::not_found, "/no/such/file"}, OpenCase{"/tmp", Code::invalid_argument, "directory"},
-                            OpenCase{"/dev/null", Code::invalid_argument, "regular"}}) {
+  for (const OpenCase& c :
+       {OpenCase{"/no/such/file", Code::not_found, "/no/such/file"}, OpenCase{"/tmp", Code::invalid_argument, "directory"},
+        OpenCase{"/dev/null", Code::invalid_argument, "regular"}}) {
     auto f = File::open(c.path);
     ASSERT_FALSE(f) << c.path;
     EXPECT_EQ(f.error().code, c.code);

@@ -62,7 +62,8 @@ void q8_1(const uint8_t* b, float* y) noexcept { bytes32(b + 4, load_f16(b), y);
 // E2M1 values, doubled so that they are integers; the scale is halved instead.
 constexpr int8_t kE2M1[16] = {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12};
 
-// {e8m0 d; u8 q[16]}; every exponent is valid here, 0xff included (OCP reserves it for NaN, files of this container never had it).
+// {e8m0 d; u8 q[16]}; every exponent is valid here, 0xff included (OCP reserves it for NaN, files of this container never had
+// it).
 void mxfp4(const uint8_t* b, float* y) noexcept {
   const float half = std::bit_cast<float>(b[0] < 2 ? 0x00200000u << b[0] : uint32_t(b[0] - 1) << 23);
   nibbles(b + 1, 16, [&](int i, int q) { y[i] = half * float(kE2M1[q]); });
@@ -72,7 +73,9 @@ void mxfp4(const uint8_t* b, float* y) noexcept {
 void nvfp4(const uint8_t* b, float* y) noexcept {
   for (int g = 0; g < 4; ++g) {
     const int e = (b[g] >> 3) & 15, m = b[g] & 7;
-    const float d = b[g] == 0x7f ? 0.0f : e == 0 ? float(m) * 0x1p-10f : (1.0f + float(m) / 8.0f) * std::bit_cast<float>(uint32_t(e + 119) << 23);
+    const float d = b[g] == 0x7f ? 0.0f
+                    : e == 0     ? float(m) * 0x1p-10f
+                                 : (1.0f + float(m) / 8.0f) * std::bit_cast<float>(uint32_t(e + 119) << 23);
     nibbles(b + 4 + 8 * g, 8, [&](int i, int q) { y[16 * g + i] = d * float(kE2M1[q]); });
   }
 }

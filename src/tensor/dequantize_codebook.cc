@@ -9,10 +9,10 @@ namespace {
 
 #include "tensor/codebooks.inc"
 
-constexpr float kMagnitude2[4] = {8, 25, 43, 0};                            // IQ2_*: two bits an element
-constexpr float kMagnitude3Xxs[16] = {4, 12, 20, 28, 36, 44, 52, 62};       // IQ3_XXS: four bits an element
-constexpr float kMagnitude3[16] = {1, 3, 5, 7, 9, 11, 13, 15};              // IQ3_S
-constexpr float kTernary[4] = {-1, 0, 1, 0};                                // IQ1_*
+constexpr float kMagnitude2[4] = {8, 25, 43, 0};                       // IQ2_*: two bits an element
+constexpr float kMagnitude3Xxs[16] = {4, 12, 20, 28, 36, 44, 52, 62};  // IQ3_XXS: four bits an element
+constexpr float kMagnitude3[16] = {1, 3, 5, 7, 9, 11, 13, 15};         // IQ3_S
+constexpr float kTernary[4] = {-1, 0, 1, 0};                           // IQ1_*
 constexpr int8_t kNonLinear[16] = {-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113};  // IQ4_*
 
 // Seven stored sign bits; the eighth makes the number of minus signs even.

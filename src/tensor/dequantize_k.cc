@@ -37,7 +37,8 @@ struct ScaleMin {
   int scale, min;
 };
 
-// Eight pairs of six-bit numbers in 12 bytes: the first four whole, the last four split into nibbles and the spare upper bits of the first eight.
+// Eight pairs of six-bit numbers in 12 bytes: the first four whole, the last four split into nibbles and the spare upper bits of
+// the first eight.
 ScaleMin scale_min(const uint8_t* s, int g) noexcept {
   if (g < 4) return {s[g] & 63, s[g + 4] & 63};
   return {(s[g + 4] & 15) | (s[g - 4] >> 6) << 4, (s[g + 4] >> 4) | (s[g] >> 6) << 4};

@@ -9,7 +9,8 @@ namespace isotope::tensor {
 
 namespace {
 
-// Block sizes and type ids as the GGUF and ggml format documents give them. Q8_1 and Q8_K are activation formats that files do not carry.
+// Block sizes and type ids as the GGUF and ggml format documents give them. Q8_1 and Q8_K are activation formats that files do
+// not carry.
 constexpr Format kFormats[] = {
     {DType::f32, "F32", "F32", 0, 1, 4, true},
     {DType::f16, "F16", "F16", 1, 1, 2, true},
@@ -107,7 +108,7 @@ uint16_t f32_to_f16(float x) noexcept {
   const uint32_t a = u & 0x7fffffff;
   if (a > 0x7f800000) return uint16_t(sign | 0x7e00 | ((a >> 13) & 0x3ff));  // NaN stays NaN, made quiet
   if (a >= 0x477ff000) return uint16_t(sign | 0x7c00);                       // 65520 and above round to infinity
-  if (a < 0x38800000) {                                                     // below 2^-14: a multiple of 2^-24
+  if (a < 0x38800000) {                                                      // below 2^-14: a multiple of 2^-24
     // Adding 0.5 puts the wanted bits at the end of the mantissa, and the addition itself rounds to nearest even.
     const float shifted = std::bit_cast<float>(a) + 0.5f;
     return uint16_t(sign | (std::bit_cast<uint32_t>(shifted) - 0x3f000000));

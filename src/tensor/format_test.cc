@@ -13,7 +13,8 @@ namespace isotope::tensor {
 namespace {
 
 std::vector<char> golden(const std::string& folder, std::string_view name) {
-  std::ifstream f(std::string(ISOTOPE_SOURCE_DIR) + "/tests/golden/" + folder + "/" + std::string(name) + ".bin", std::ios::binary);
+  std::ifstream f(std::string(ISOTOPE_SOURCE_DIR) + "/tests/golden/" + folder + "/" + std::string(name) + ".bin",
+                  std::ios::binary);
   EXPECT_TRUE(f) << folder << "/" << name;
   return {std::istreambuf_iterator<char>(f), {}};
 }
@@ -24,10 +25,11 @@ uint32_t first_u32(const std::vector<char>& v) {
   return n;
 }
 
-constexpr DType kGolden[] = {DType::f16,     DType::bf16,  DType::q4_0,    DType::q4_1,  DType::q5_0,   DType::q5_1,   DType::q8_0,
-                             DType::q2_k,    DType::q3_k,  DType::q4_k,    DType::q5_k,  DType::q6_k,   DType::iq1_s,  DType::iq1_m,
-                             DType::iq2_xxs, DType::iq2_xs, DType::iq2_s,  DType::iq3_xxs, DType::iq3_s, DType::iq4_nl, DType::iq4_xs,
-                             DType::tq1_0,   DType::tq2_0, DType::mxfp4,   DType::nvfp4};
+constexpr DType kGolden[] = {DType::f16,    DType::bf16,  DType::q4_0,    DType::q4_1,  DType::q5_0,
+                             DType::q5_1,   DType::q8_0,  DType::q2_k,    DType::q3_k,  DType::q4_k,
+                             DType::q5_k,   DType::q6_k,  DType::iq1_s,   DType::iq1_m, DType::iq2_xxs,
+                             DType::iq2_xs, DType::iq2_s, DType::iq3_xxs, DType::iq3_s, DType::iq4_nl,
+                             DType::iq4_xs, DType::tq1_0, DType::tq2_0,   DType::mxfp4, DType::nvfp4};
 
 class Golden : public testing::TestWithParam<DType> {};
 
@@ -40,12 +42,16 @@ TEST_P(Golden, DequantizesAsTheReferenceBitForBit) {
   std::memcpy(want.data(), file.data() + 4 + n * size_t(f.bytes), elements * 4);
   ASSERT_TRUE(dequantize(GetParam(), file.data() + 4, got));
   for (size_t i = 0; i < elements; ++i) {
-    if (std::isnan(want[i])) EXPECT_TRUE(std::isnan(got[i])) << f.name << " element " << i;
-    else EXPECT_EQ(std::bit_cast<uint32_t>(got[i]), std::bit_cast<uint32_t>(want[i])) << f.name << " element " << i << ": " << got[i] << " " << want[i];
+    if (std::isnan(want[i]))
+      EXPECT_TRUE(std::isnan(got[i])) << f.name << " element " << i;
+    else
+      EXPECT_EQ(std::bit_cast<uint32_t>(got[i]), std::bit_cast<uint32_t>(want[i]))
+          << f.name << " element " << i << ": " << got[i] << " " << want[i];
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Formats, Golden, testing::ValuesIn(kGolden), [](const auto& p) { return std::string(format(p.param).name); });
+INSTANTIATE_TEST_SUITE_P(Formats, Golden, testing::ValuesIn(kGolden),
+                         [](const auto& p) { return std::string(format(p.param).name); });
 
 TEST(Quantize, WritesTheReferenceBytes) {
   for (DType t : {DType::f16, DType::bf16, DType::q4_0, DType::q4_1, DType::q5_0, DType::q5_1, DType::q8_0}) {
@@ -81,7 +87,8 @@ TEST(Quantize, AnyInputIsSafe) {
   for (float odd : {inf, -inf, nan, 3e38f, 1e-40f, 0.0f}) {
     std::vector<float> in(256, odd), out(256);
     in[3] = 1;
-    for (DType t : {DType::f32, DType::f16, DType::bf16, DType::q4_0, DType::q4_1, DType::q5_0, DType::q5_1, DType::q8_0, DType::q4_k, DType::q6_k}) {
+    for (DType t : {DType::f32, DType::f16, DType::bf16, DType::q4_0, DType::q4_1, DType::q5_0, DType::q5_1, DType::q8_0,
+                    DType::q4_k, DType::q6_k}) {
       std::vector<char> b(row_bytes(t, 256));
       EXPECT_TRUE(quantize(t, in, b.data()));
       EXPECT_TRUE(dequantize(t, b.data(), out));
@@ -128,8 +135,10 @@ TEST(Dequantize, ActivationFormats) {
 TEST(Half, EveryValueSurvivesTheRoundTrip) {
   for (uint32_t h = 0; h < 65536; ++h) {
     const float f = f16_to_f32(uint16_t(h));
-    if (std::isnan(f)) EXPECT_TRUE(std::isnan(f16_to_f32(f32_to_f16(f))));
-    else EXPECT_EQ(f32_to_f16(f), h);
+    if (std::isnan(f))
+      EXPECT_TRUE(std::isnan(f16_to_f32(f32_to_f16(f))));
+    else
+      EXPECT_EQ(f32_to_f16(f), h);
   }
 }
 
@@ -159,9 +168,10 @@ struct Fp8Case {
   uint8_t bits;
   float e4m3, e5m2;
 };
-constexpr Fp8Case kFp8[] = {{0x00, 0.0f, 0.0f},           {0x01, 0x1p-9f, 0x1p-16f}, {0x07, 7 * 0x1p-9f, 1.75f * 0x1p-14f}, {0x08, 0x1p-6f, 0x1p-13f},
-                            {0x38, 1.0f, 0.5f},           {0x3c, 1.5f, 1.0f},        {0x7b, 352.0f, 57344.0f},              {0x7e, 448.0f, NAN},
-                            {0x7f, NAN, NAN},             {0xbc, -1.5f, -1.0f},      {0x7c, 384.0f, INFINITY},              {0x81, -0x1p-9f, -0x1p-16f}};
+constexpr Fp8Case kFp8[] = {{0x00, 0.0f, 0.0f},        {0x01, 0x1p-9f, 0x1p-16f}, {0x07, 7 * 0x1p-9f, 1.75f * 0x1p-14f},
+                            {0x08, 0x1p-6f, 0x1p-13f}, {0x38, 1.0f, 0.5f},        {0x3c, 1.5f, 1.0f},
+                            {0x7b, 352.0f, 57344.0f},  {0x7e, 448.0f, NAN},       {0x7f, NAN, NAN},
+                            {0xbc, -1.5f, -1.0f},      {0x7c, 384.0f, INFINITY},  {0x81, -0x1p-9f, -0x1p-16f}};
 
 TEST(Fp8, ElementsFollowTheOcpTables) {
   for (const Fp8Case& c : kFp8) {

@@ -1,4 +1,5 @@
-// Reference quantization: one simple rule for each format, for tests and tools. Published files come from search procedures that are not repeated here.
+// Reference quantization: one simple rule for each format, for tests and tools. Published files come from search procedures that
+// are not repeated here.
 #include <algorithm>
 #include <cmath>
 #include <cstring>

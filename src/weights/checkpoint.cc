@@ -18,7 +18,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr uint64_t kFirstHead = uint64_t{1} << 20, kMaxHead = uint64_t{256} << 20, kMaxConfig = uint64_t{16} << 20, kMaxIndex = uint64_t{256} << 20;
+constexpr uint64_t kFirstHead = uint64_t{1} << 20, kMaxHead = uint64_t{256} << 20, kMaxConfig = uint64_t{16} << 20,
+                   kMaxIndex = uint64_t{256} << 20;
 
 /// Both containers end up here: entries, an index by name, storage, metadata.
 class FileCheckpoint : public Checkpoint {
@@ -51,7 +52,8 @@ class FileCheckpoint : public Checkpoint {
       const auto [it, fresh] = index_.emplace(tensors_[i].name, i);
       if (!fresh)
         return fail(Code::data_loss, "the tensor is also in " + files()[size_t(tensors_[it->second].file)],
-                    files()[size_t(tensors_[i].file)] + ", tensor " + quote_name(tensors_[i].name), "remove the file that does not belong to the model");
+                    files()[size_t(tensors_[i].file)] + ", tensor " + quote_name(tensors_[i].name),
+                    "remove the file that does not belong to the model");
     }
     set_vocab_size();
     return {};
@@ -64,8 +66,9 @@ class FileCheckpoint : public Checkpoint {
  private:
   // The rows of the output head decide how many logits there are; padded vocabularies have more rows than tokens.
   void set_vocab_size() {
-    for (const char* name : {"output.weight", "token_embd.weight", "lm_head.weight", "model.embed_tokens.weight", "language_model.lm_head.weight",
-                             "language_model.model.embed_tokens.weight", "model.language_model.embed_tokens.weight"})
+    for (const char* name :
+         {"output.weight", "token_embd.weight", "lm_head.weight", "model.embed_tokens.weight", "language_model.lm_head.weight",
+          "language_model.model.embed_tokens.weight", "model.language_model.embed_tokens.weight"})
       if (const TensorEntry* t = find(name); t && t->rank == 2) {
         vocab_.vocab_size = t->shape[0];
         return;
@@ -80,7 +83,8 @@ class FileCheckpoint : public Checkpoint {
 
 using Opened = Result<std::unique_ptr<Checkpoint>>;
 
-// ---- GGUF -----------------------------------------------------------------------------------------------------------------------------
+// ---- GGUF
+// -----------------------------------------------------------------------------------------------------------------------------
 
 struct GgufPart {
   base::File file;
@@ -99,11 +103,14 @@ Result<GgufPart> read_gguf(const std::string& path) {
     ISO_TRY(auto header, parse_gguf(head, file.size(), path));
     if (header) return GgufPart{std::move(file), std::move(head), std::move(*header)};
     if (want >= kMaxHead)
-      return fail(Code::data_loss, "the header goes on beyond " + std::to_string(kMaxHead >> 20) + " MiB", path, "use a file with a smaller vocabulary or tensor list");
+      return fail(Code::data_loss, "the header goes on beyond " + std::to_string(kMaxHead >> 20) + " MiB", path,
+                  "use a file with a smaller vocabulary or tensor list");
   }
 }
 
-Result<int64_t> split_number(const GgufPart& p, const char* key) { return p.header.metadata.integer(std::string("split.") + key); }
+Result<int64_t> split_number(const GgufPart& p, const char* key) {
+  return p.header.metadata.integer(std::string("split.") + key);
+}
 
 /// One part of a set of `count`: its own numbers must say so.
 Result<void> check_part(const GgufPart& p, size_t index, size_t count) {
@@ -111,8 +118,10 @@ Result<void> check_part(const GgufPart& p, size_t index, size_t count) {
   ISO_TRY(const int64_t no, split_number(p, "no"));
   ISO_TRY(const int64_t of, split_number(p, "count"));
   if (no == int64_t(index) && of == int64_t(count)) return {};
-  return fail(Code::data_loss, "says it is part " + std::to_string(no + 1) + " of " + std::to_string(of) + ", its name says " + std::to_string(index + 1) + " of " +
-                  std::to_string(count), p.file.path() + ", keys 'split.no' and 'split.count'", remedy);
+  return fail(Code::data_loss,
+              "says it is part " + std::to_string(no + 1) + " of " + std::to_string(of) + ", its name says " +
+                  std::to_string(index + 1) + " of " + std::to_string(count),
+              p.file.path() + ", keys 'split.no' and 'split.count'", remedy);
 }
 
 Result<void> check_parts_exist(const std::vector<std::string>& paths) {
@@ -121,7 +130,8 @@ Result<void> check_parts_exist(const std::vector<std::string>& paths) {
   for (const std::string& p : paths)
     if (!fs::exists(p, ec)) absent.push_back(fs::path(p).filename().string());
   if (absent.empty()) return {};
-  return fail(Code::not_found, std::to_string(absent.size()) + " of " + std::to_string(paths.size()) + " parts are missing: " + listed(absent),
+  return fail(Code::not_found,
+              std::to_string(absent.size()) + " of " + std::to_string(paths.size()) + " parts are missing: " + listed(absent),
               fs::path(paths[0]).parent_path().string(), "download the missing parts into the same directory");
 }
 
@@ -133,7 +143,8 @@ Opened open_gguf(const std::string& path, const levers::Loading& levers) {
   if (count > 1) {
     paths = gguf_split_paths(path);
     if (paths.empty())
-      return fail(Code::invalid_argument, "is part of a set of " + std::to_string(count) + " files but is not named NAME-00001-of-00005.gguf", path,
+      return fail(Code::invalid_argument,
+                  "is part of a set of " + std::to_string(count) + " files but is not named NAME-00001-of-00005.gguf", path,
                   "give the parts their original names");
     ISO_CHECK_OK(check_parts_exist(paths));
     if (paths[0] != path) {
@@ -153,7 +164,8 @@ Opened open_gguf(const std::string& path, const levers::Loading& levers) {
   if (!paths.empty() && c->metadata_.has("split.tensors.count")) {
     ISO_TRY(const int64_t total, c->metadata_.integer("split.tensors.count"));
     if (total != int64_t(c->tensors().size()))
-      return fail(Code::data_loss, "the parts hold " + std::to_string(c->tensors().size()) + " tensors instead of " + std::to_string(total),
+      return fail(Code::data_loss,
+                  "the parts hold " + std::to_string(c->tensors().size()) + " tensors instead of " + std::to_string(total),
                   paths[0] + ", key 'split.tensors.count'", "download all parts of one model again");
   }
   ISO_TRY(c->vocab_, vocab_from_gguf(c->metadata_));
@@ -161,7 +173,8 @@ Opened open_gguf(const std::string& path, const levers::Loading& levers) {
   return c;
 }
 
-// ---- Hugging Face directories -----------------------------------------------------------------------------------------------------------
+// ---- Hugging Face directories
+// -----------------------------------------------------------------------------------------------------------
 
 Result<std::pair<base::File, SafetensorsHeader>> read_safetensors(const std::string& path) {
   ISO_TRY(base::File file, base::File::open(path));
@@ -198,8 +211,10 @@ Result<Shards> find_shards(const fs::path& dir) {
     for (const auto& [file, names] : shards)
       if (!fs::exists(dir / file, ec)) absent.push_back(file);
     if (!absent.empty())
-      return fail(Code::not_found, std::to_string(absent.size()) + " of " + std::to_string(shards.size()) + " shards are missing: " + listed(absent), index.string(),
-                  "download the missing shards into the same directory");
+      return fail(
+          Code::not_found,
+          std::to_string(absent.size()) + " of " + std::to_string(shards.size()) + " shards are missing: " + listed(absent),
+          index.string(), "download the missing shards into the same directory");
     return shards;
   }
   if (fs::exists(dir / "model.safetensors", ec)) return Shards{{"model.safetensors", {}}};
@@ -213,7 +228,8 @@ tl::unexpected<Error> no_weights(const fs::path& dir) {
     if (const auto found = files_with(dir, old); !found.empty())
       return fail(Code::unsupported, "holds only pickled weights (" + listed(found) + ")", dir.string(),
                   "convert them to safetensors with `save_pretrained(..., safe_serialization=True)`");
-  return fail(Code::not_found, "holds neither safetensors nor GGUF files", dir.string(), "give a Hugging Face model directory or a GGUF file");
+  return fail(Code::not_found, "holds neither safetensors nor GGUF files", dir.string(),
+              "give a Hugging Face model directory or a GGUF file");
 }
 
 Result<void> check_index(const std::string& file, const SafetensorsHeader& h, const std::vector<std::string>& expected) {
@@ -223,7 +239,8 @@ Result<void> check_index(const std::string& file, const SafetensorsHeader& h, co
   for (const std::string& name : expected)
     if (!has.count(name)) absent.push_back(name);
   if (absent.empty()) return {};
-  return fail(Code::data_loss, "lacks " + std::to_string(absent.size()) + " tensors that the index places in it: " + listed(absent), file,
+  return fail(Code::data_loss,
+              "lacks " + std::to_string(absent.size()) + " tensors that the index places in it: " + listed(absent), file,
               "download the shard again, with the index of the same revision");
 }
 
@@ -258,7 +275,8 @@ Result<std::unique_ptr<Checkpoint>> open_checkpoint(const std::string& path, con
   if (path.find('\0') == path.npos) {
     if (fs::is_directory(path, ec)) return open_directory(path, levers);
     if (fs::path(path).extension() == ".safetensors")
-      return fail(Code::invalid_argument, "is one file of a model; its config.json and tokenizer are needed too", path, "give the directory that holds it");
+      return fail(Code::invalid_argument, "is one file of a model; its config.json and tokenizer are needed too", path,
+                  "give the directory that holds it");
   }
   return open_gguf(path, levers);
 }

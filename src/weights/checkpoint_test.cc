@@ -47,7 +47,8 @@ void expect_error(const Result<std::unique_ptr<Checkpoint>>& r, Code code, std::
   EXPECT_FALSE(r.error().remedy.empty());
 }
 
-// ---- GGUF -----------------------------------------------------------------------------------------------------------------------------
+// ---- GGUF
+// -----------------------------------------------------------------------------------------------------------------------------
 
 GgufWriter tiny() {
   GgufWriter w;
@@ -55,11 +56,18 @@ GgufWriter tiny() {
   const int32_t types[] = {2, 3, 1};
   const uint8_t charsmap[] = {0, 1, 200};
   w.string("general.architecture", "llama").string("tokenizer.ggml.model", "llama").string("tokenizer.ggml.pre", "default");
-  w.strings("tokenizer.ggml.tokens", {"<unk>", "</s>", "a\xff"}).f32s("tokenizer.ggml.scores", scores).i32s("tokenizer.ggml.token_type", types);
+  w.strings("tokenizer.ggml.tokens", {"<unk>", "</s>", "a\xff"})
+      .f32s("tokenizer.ggml.scores", scores)
+      .i32s("tokenizer.ggml.token_type", types);
   w.strings("tokenizer.ggml.merges", {"a b"}).u32("tokenizer.ggml.eos_token_id", 1).u32("tokenizer.ggml.unknown_token_id", 0);
-  w.u32("tokenizer.ggml.bos_token_id", 0xffffffff).u32("tokenizer.ggml.padding_token_id", 99).boolean("tokenizer.ggml.add_bos_token", true);
-  w.u8s("tokenizer.ggml.precompiled_charsmap", charsmap).string("tokenizer.chat_template", "main").string("tokenizer.chat_template.tool_use", "tools");
-  w.tensor("token_embd.weight", {4, 32}, tensor::DType::f32, ramp(128)).tensor("blk.0.q", {2, 32}, tensor::DType::q8_0, ramp(64, -32));
+  w.u32("tokenizer.ggml.bos_token_id", 0xffffffff)
+      .u32("tokenizer.ggml.padding_token_id", 99)
+      .boolean("tokenizer.ggml.add_bos_token", true);
+  w.u8s("tokenizer.ggml.precompiled_charsmap", charsmap)
+      .string("tokenizer.chat_template", "main")
+      .string("tokenizer.chat_template.tool_use", "tools");
+  w.tensor("token_embd.weight", {4, 32}, tensor::DType::f32, ramp(128))
+      .tensor("blk.0.q", {2, 32}, tensor::DType::q8_0, ramp(64, -32));
   return w;
 }
 
@@ -116,12 +124,26 @@ TEST(GgufCheckpoint, RefusesInconsistentVocabularies) {
   const VocabCase kCases[] = {
       {"no tokens", [](GgufWriter&) {}, "tokenizer.ggml.tokens"},
       {"tokens of a wrong type", [](GgufWriter& w) { w.u32("tokenizer.ggml.tokens", 3); }, "array of strings"},
-      {"scores", [](GgufWriter& w) { const float f[] = {1}; w.strings("tokenizer.ggml.tokens", {"a", "b"}).f32s("tokenizer.ggml.scores", f); }, "1 elements for 2 tokens"},
-      {"types", [](GgufWriter& w) { const int32_t t[] = {1}; w.strings("tokenizer.ggml.tokens", {"a", "b"}).i32s("tokenizer.ggml.token_type", t); }, "1 elements for 2"},
-      {"eos", [](GgufWriter& w) { w.strings("tokenizer.ggml.tokens", {"a"}).u32("tokenizer.ggml.eos_token_id", 1); }, "eos_token_id"},
-      {"bos", [](GgufWriter& w) { w.strings("tokenizer.ggml.tokens", {"a"}).string("tokenizer.ggml.bos_token_id", "a"); }, "bos_token_id"},
-      {"switch", [](GgufWriter& w) { w.strings("tokenizer.ggml.tokens", {"a"}).u32("tokenizer.ggml.add_bos_token", 1); }, "add_bos_token"},
-      {"template", [](GgufWriter& w) { w.strings("tokenizer.ggml.tokens", {"a"}).u32("tokenizer.chat_template", 1); }, "chat_template"},
+      {"scores",
+       [](GgufWriter& w) {
+         const float f[] = {1};
+         w.strings("tokenizer.ggml.tokens", {"a", "b"}).f32s("tokenizer.ggml.scores", f);
+       },
+       "1 elements for 2 tokens"},
+      {"types",
+       [](GgufWriter& w) {
+         const int32_t t[] = {1};
+         w.strings("tokenizer.ggml.tokens", {"a", "b"}).i32s("tokenizer.ggml.token_type", t);
+       },
+       "1 elements for 2"},
+      {"eos", [](GgufWriter& w) { w.strings("tokenizer.ggml.tokens", {"a"}).u32("tokenizer.ggml.eos_token_id", 1); },
+       "eos_token_id"},
+      {"bos", [](GgufWriter& w) { w.strings("tokenizer.ggml.tokens", {"a"}).string("tokenizer.ggml.bos_token_id", "a"); },
+       "bos_token_id"},
+      {"switch", [](GgufWriter& w) { w.strings("tokenizer.ggml.tokens", {"a"}).u32("tokenizer.ggml.add_bos_token", 1); },
+       "add_bos_token"},
+      {"template", [](GgufWriter& w) { w.strings("tokenizer.ggml.tokens", {"a"}).u32("tokenizer.chat_template", 1); },
+       "chat_template"},
   };
   for (const VocabCase& v : kCases) {
     const TempDir dir;
@@ -184,15 +206,18 @@ TEST(SplitGguf, RefusesIncompleteAndMixedSets) {
   }
   {
     const TempDir dir;
-    expect_error(open_checkpoint(dir.write("renamed.gguf", part({0, 2, 1}, "a", true)), {}), Code::invalid_argument, {"set of 2", "renamed.gguf"});
+    expect_error(open_checkpoint(dir.write("renamed.gguf", part({0, 2, 1}, "a", true)), {}), Code::invalid_argument,
+                 {"set of 2", "renamed.gguf"});
   }
   struct Mixed {
     std::string second;
     Code code;
     const char* says;
   };
-  for (const Mixed& m : {Mixed{part({0, 2, 2}, "b", false), Code::data_loss, "part 1 of 2"}, Mixed{part({1, 3, 2}, "b", false), Code::data_loss, "part 2 of 3"},
-                         Mixed{part({1, 2, 2}, "a", false), Code::data_loss, "also in"}, Mixed{part({1, 2, 9}, "", false), Code::data_loss, "1 tensors instead of 2"},
+  for (const Mixed& m : {Mixed{part({0, 2, 2}, "b", false), Code::data_loss, "part 1 of 2"},
+                         Mixed{part({1, 3, 2}, "b", false), Code::data_loss, "part 2 of 3"},
+                         Mixed{part({1, 2, 2}, "a", false), Code::data_loss, "also in"},
+                         Mixed{part({1, 2, 9}, "", false), Code::data_loss, "1 tensors instead of 2"},
                          Mixed{GgufWriter().bytes(), Code::data_loss, "split.no"}, Mixed{"GGU", Code::data_loss, "file ends"}}) {
     const TempDir dir;
     dir.write("m-00002-of-00002.gguf", m.second);
@@ -260,13 +285,20 @@ TEST(Checkpoint, DisableMmapMapsNothing) {
   EXPECT_FALSE(maps_mention(path));
 }
 
-// ---- Hugging Face directories -----------------------------------------------------------------------------------------------------------
+// ---- Hugging Face directories
+// -----------------------------------------------------------------------------------------------------------
 
 void write_shards(const TempDir& dir) {
-  dir.write("config.json", R"({"architectures":["LlamaForCausalLM"],"vocab_size":3,"eos_token_id":[2,7],"unknown_key":{"x":[1]}})");
-  dir.write("model-00001-of-00002.safetensors", SafetensorsWriter().tensor("model.embed_tokens.weight", {4, 8}, tensor::DType::bf16, ramp(32)).bytes());
-  dir.write("model-00002-of-00002.safetensors", SafetensorsWriter().tensor("b", {3}, tensor::DType::f16, ramp(3)).tensor("c", {2, 2}, tensor::DType::f32, ramp(4, 9)).bytes());
-  dir.write("model.safetensors.index.json", R"({"metadata":{"total_size":86},"weight_map":{"model.embed_tokens.weight":"model-00001-of-00002.safetensors",
+  dir.write("config.json",
+            R"({"architectures":["LlamaForCausalLM"],"vocab_size":3,"eos_token_id":[2,7],"unknown_key":{"x":[1]}})");
+  dir.write("model-00001-of-00002.safetensors",
+            SafetensorsWriter().tensor("model.embed_tokens.weight", {4, 8}, tensor::DType::bf16, ramp(32)).bytes());
+  dir.write("model-00002-of-00002.safetensors", SafetensorsWriter()
+                                                    .tensor("b", {3}, tensor::DType::f16, ramp(3))
+                                                    .tensor("c", {2, 2}, tensor::DType::f32, ramp(4, 9))
+                                                    .bytes());
+  dir.write("model.safetensors.index.json",
+            R"({"metadata":{"total_size":86},"weight_map":{"model.embed_tokens.weight":"model-00001-of-00002.safetensors",
     "b":"model-00002-of-00002.safetensors","c":"model-00002-of-00002.safetensors"}})");
 }
 
@@ -292,11 +324,15 @@ TEST(Directory, ListsMissingShardsAndTensors) {
   const TempDir dir;
   write_shards(dir);
   std::filesystem::rename(dir.file("model-00002-of-00002.safetensors"), dir.file("kept"));
-  expect_error(open_checkpoint(dir.path(), {}), Code::not_found, {"1 of 2 shards", "'model-00002-of-00002.safetensors'", "index.json"});
+  expect_error(open_checkpoint(dir.path(), {}), Code::not_found,
+               {"1 of 2 shards", "'model-00002-of-00002.safetensors'", "index.json"});
   dir.write("model-00002-of-00002.safetensors", SafetensorsWriter().tensor("b", {3}, tensor::DType::f16, ramp(3)).bytes());
   expect_error(open_checkpoint(dir.path(), {}), Code::data_loss, {"lacks 1 tensors", "'c'", "model-00002"});
-  dir.write("model-00002-of-00002.safetensors",
-            SafetensorsWriter().tensor("b", {3}, tensor::DType::f16, ramp(3)).tensor("c", {1}, tensor::DType::f32, ramp(1)).tensor("model.embed_tokens.weight", {1}, tensor::DType::f32, ramp(1)).bytes());
+  dir.write("model-00002-of-00002.safetensors", SafetensorsWriter()
+                                                    .tensor("b", {3}, tensor::DType::f16, ramp(3))
+                                                    .tensor("c", {1}, tensor::DType::f32, ramp(1))
+                                                    .tensor("model.embed_tokens.weight", {1}, tensor::DType::f32, ramp(1))
+                                                    .bytes());
   expect_error(open_checkpoint(dir.path(), {}), Code::data_loss, {"also in", "'model.embed_tokens.weight'"});
   dir.write("model-00002-of-00002.safetensors", "broken");
   expect_error(open_checkpoint(dir.path(), {}), Code::data_loss, {"model-00002-of-00002.safetensors"});
@@ -324,7 +360,8 @@ TEST(Directory, TokenizerFilesAndTemplates) {
   dir.write("tokenizer.json", R"({"model":{}})");
   dir.write("special_tokens_map.json", R"({"a":1})");
   dir.write("generation_config.json", R"({"eos_token_id":[5,6],"bos_token_id":1})");
-  dir.write("tokenizer_config.json", R"({"add_bos_token":true,"chat_template":[{"name":"default","template":"D"},{"name":"tool_use","template":"T"}]})");
+  dir.write("tokenizer_config.json",
+            R"({"add_bos_token":true,"chat_template":[{"name":"default","template":"D"},{"name":"tool_use","template":"T"}]})");
   auto c = open_checkpoint(dir.path(), {});
   ASSERT_TRUE(c) << c.error().message();
   const VocabSource& v = (*c)->vocab();
@@ -343,12 +380,14 @@ TEST(Directory, TokenizerFilesAndTemplates) {
   dir.write("additional_chat_templates/rag.jinja", "R");
   c = open_checkpoint(dir.path(), {});
   EXPECT_EQ((*c)->vocab().chat_template, "F");
-  EXPECT_THAT((*c)->vocab().named_templates, testing::UnorderedElementsAre(testing::Pair("tool_use", "T2"), testing::Pair("rag", "R")));
+  EXPECT_THAT((*c)->vocab().named_templates,
+              testing::UnorderedElementsAre(testing::Pair("tool_use", "T2"), testing::Pair("rag", "R")));
   dir.write("tokenizer_config.json", "{\"chat_template\":");
   expect_error(open_checkpoint(dir.path(), {}), Code::data_loss, {"tokenizer_config.json"});
 }
 
-// ---- Published models -------------------------------------------------------------------------------------------------------------------
+// ---- Published models
+// -------------------------------------------------------------------------------------------------------------------
 
 struct Published {
   const char* name;
@@ -377,7 +416,8 @@ TEST_P(PublishedModel, Opens) {
   }
 }
 INSTANTIATE_TEST_SUITE_P(Gguf, PublishedModel,
-                         testing::Values(Published{"smollm2-135m", 272, 49152, 48900, "llama", "gpt2"}, Published{"gemma3-270m", 236, 262144, 0, "gemma3", "llama"}),
+                         testing::Values(Published{"smollm2-135m", 272, 49152, 48900, "llama", "gpt2"},
+                                         Published{"gemma3-270m", 236, 262144, 0, "gemma3", "llama"}),
                          [](const auto& p) { return std::string(p.param.architecture); });
 
 }  // namespace

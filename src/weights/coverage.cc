@@ -17,7 +17,8 @@ Coverage compare(const Checkpoint& c, const Wanted& wanted) {
   for (const std::string& n : wanted.required)
     if (!c.find(n)) out.missing.push_back(n);
   const auto ignored = [&](const std::string& name) {
-    return std::any_of(wanted.ignored.begin(), wanted.ignored.end(), [&](const std::string& p) { return ::fnmatch(p.c_str(), name.c_str(), 0) == 0; });
+    return std::any_of(wanted.ignored.begin(), wanted.ignored.end(),
+                       [&](const std::string& p) { return ::fnmatch(p.c_str(), name.c_str(), 0) == 0; });
   };
   for (const TensorEntry& t : c.tensors())
     if (!known.contains(t.name) && !ignored(t.name)) out.unexpected.push_back(t.name);
@@ -27,11 +28,14 @@ Coverage compare(const Checkpoint& c, const Wanted& wanted) {
 Result<void> require(const Checkpoint& c, const Coverage& coverage, const levers::Loading& levers) {
   const std::string where = c.files().empty() ? std::string(c.container()) : c.files()[0];
   if (!coverage.missing.empty())
-    return fail(Code::data_loss, std::to_string(coverage.missing.size()) + " tensors are missing: " + listed(coverage.missing), where,
-                "use a complete checkpoint of the architecture that the file names");
+    return fail(Code::data_loss, std::to_string(coverage.missing.size()) + " tensors are missing: " + listed(coverage.missing),
+                where, "use a complete checkpoint of the architecture that the file names");
   if (levers.strict_coverage && !coverage.unexpected.empty())
-    return fail(Code::unsupported, std::to_string(coverage.unexpected.size()) + " tensors are not used by this architecture: " + listed(coverage.unexpected), where,
-                "use a checkpoint of the architecture that the file names, or set ATOM_LOADER_STRICT_COVERAGE=false to ignore them");
+    return fail(
+        Code::unsupported,
+        std::to_string(coverage.unexpected.size()) + " tensors are not used by this architecture: " + listed(coverage.unexpected),
+        where,
+        "use a checkpoint of the architecture that the file names, or set ATOM_LOADER_STRICT_COVERAGE=false to ignore them");
   return {};
 }
 

@@ -16,15 +16,16 @@ struct Coverage {
   bool complete() const { return missing.empty(); }
 };
 
-/// `optional` names may be absent; `ignored` holds shell-like patterns ("*.rotary_emb.inv_freq") of tensors that files carry and no model reads.
+/// `optional` names may be absent; `ignored` holds shell-like patterns ("*.rotary_emb.inv_freq") of tensors that files carry and
+/// no model reads.
 struct Wanted {
   std::vector<std::string> required, optional;
   std::vector<std::string> ignored = {};
 };
 Coverage compare(const Checkpoint&, const Wanted&);
 
-/// An error that lists the first 20 missing names. With ATOM_LOADER_STRICT_COVERAGE tensors that nobody reads are an error too, since they mean that the file
-/// is of another architecture than it says; otherwise they are left to the caller to report.
+/// An error that lists the first 20 missing names. With ATOM_LOADER_STRICT_COVERAGE tensors that nobody reads are an error too,
+/// since they mean that the file is of another architecture than it says; otherwise they are left to the caller to report.
 Result<void> require(const Checkpoint&, const Coverage&, const levers::Loading&);
 
 }  // namespace isotope::weights

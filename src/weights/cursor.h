@@ -1,4 +1,5 @@
-// Reads little-endian numbers from the head of a file and knows three places: the position, the end of the bytes at hand and the end of the file.
+// Reads little-endian numbers from the head of a file and knows three places: the position, the end of the bytes at hand and the
+// end of the file.
 #pragma once
 
 #include <cstddef>
@@ -9,10 +10,12 @@
 
 namespace isotope::weights {
 
-/// Every getter returns false when the bytes are not there. Then `starved()` tells whether the file has them (come back with a longer head) or ends first.
+/// Every getter returns false when the bytes are not there. Then `starved()` tells whether the file has them (come back with a
+/// longer head) or ends first.
 class Cursor {
  public:
-  Cursor(std::span<const std::byte> head, uint64_t file_size) : head_(head), file_size_(file_size < head.size() ? head.size() : file_size) {}
+  Cursor(std::span<const std::byte> head, uint64_t file_size)
+      : head_(head), file_size_(file_size < head.size() ? head.size() : file_size) {}
 
   uint64_t at() const { return at_; }
   uint64_t left_in_file() const { return file_size_ - at_; }

@@ -18,7 +18,8 @@ constexpr const char* kAgain = "download the file again; it is damaged or was no
 /// Reads one header. Methods return false after having set either error_ or (through the cursor) the wish for more bytes.
 class Parser {
  public:
-  Parser(std::span<const std::byte> head, uint64_t file_size, const std::string& name) : in_(head, file_size), file_size_(file_size), name_(name) {}
+  Parser(std::span<const std::byte> head, uint64_t file_size, const std::string& name)
+      : in_(head, file_size), file_size_(file_size), name_(name) {}
 
   Result<std::optional<GgufHeader>> parse() {
     if (preamble() && key_values() && tensors() && placement()) return std::optional(std::move(out_));
@@ -64,14 +65,16 @@ bool Parser::preamble() {
   char magic[4];
   if (!in_.get(magic)) return ran_out("the magic number", "header");
   if (std::string_view(magic, 4) != "GGUF")
-    return refuse("starts with " + quote_name({magic, 4}) + " instead of 'GGUF'", "offset 0", "give a GGUF file or a Hugging Face directory", Code::invalid_argument);
+    return refuse("starts with " + quote_name({magic, 4}) + " instead of 'GGUF'", "offset 0",
+                  "give a GGUF file or a Hugging Face directory", Code::invalid_argument);
   if (!in_.get(out_.version)) return ran_out("the version", "header");
   if (!check_version()) return false;
   if (!in_.get(n_tensors_)) return ran_out("the tensor count", "header");
   if (!in_.get(n_values_)) return ran_out("the key count", "header");
   // Counts are bounded by the file's size before anything is sized by them.
   const uint64_t left = in_.left_in_file();
-  if (n_values_ > left / kMinKeyValueBytes) return refuse("claims " + std::to_string(n_values_) + " keys, more than the file can hold", "offset 16");
+  if (n_values_ > left / kMinKeyValueBytes)
+    return refuse("claims " + std::to_string(n_values_) + " keys, more than the file can hold", "offset 16");
   if (n_tensors_ > (left - n_values_ * kMinKeyValueBytes) / kMinTensorBytes)
     return refuse("claims " + std::to_string(n_tensors_) + " tensors, more than the file can hold", "offset 8");
   return true;
@@ -81,9 +84,10 @@ bool Parser::check_version() {
   const uint32_t v = out_.version;
   if (v == 2 || v == 3) return true;
   if ((v & 0xffff) == 0 && v != 0)
-    return refuse("is a big-endian GGUF file", "offset 4", "convert it with `gguf-convert-endian FILE little` of the gguf Python package", Code::unsupported);
-  return refuse("has GGUF version " + std::to_string(v) + ", versions 2 and 3 are supported", "offset 4", "convert the model again with a current converter",
-                Code::unsupported);
+    return refuse("is a big-endian GGUF file", "offset 4",
+                  "convert it with `gguf-convert-endian FILE little` of the gguf Python package", Code::unsupported);
+  return refuse("has GGUF version " + std::to_string(v) + ", versions 2 and 3 are supported", "offset 4",
+                "convert the model again with a current converter", Code::unsupported);
 }
 
 bool Parser::key_values() {
@@ -93,7 +97,8 @@ bool Parser::key_values() {
     const uint64_t begin = in_.at();
     std::string_view key;
     if (!in_.text(key)) return ran_out("key " + std::to_string(i), "key-values");
-    if (!valid_name(key, kMaxKeyBytes)) return refuse("key " + std::to_string(i) + " is no valid name: " + quote_name(key), "offset " + std::to_string(begin));
+    if (!valid_name(key, kMaxKeyBytes))
+      return refuse("key " + std::to_string(i) + " is no valid name: " + quote_name(key), "offset " + std::to_string(begin));
     if (!seen.insert(key).second) return refuse("key " + quote_name(key) + " occurs twice", "offset " + std::to_string(begin));
     GgufValue v;
     if (!value(std::string(key), v)) return false;
@@ -116,7 +121,8 @@ bool Parser::value(const std::string& key, GgufValue& v) {
   if (!in_.get(v.type) || !in_.get(v.count)) return ran_out("an array", where);
   if (!known(v.type)) return false;
   if (v.type == GgufType::array)
-    return refuse("is an array of arrays", where + ", " + offset(), "convert the model again; no published model has nested arrays", Code::unsupported);
+    return refuse("is an array of arrays", where + ", " + offset(),
+                  "convert the model again; no published model has nested arrays", Code::unsupported);
   return elements(where, v);
 }
 
@@ -125,7 +131,8 @@ bool Parser::elements(const std::string& where, GgufValue& v) {
   const uint64_t least = size ? size : 8;  // a string has at least its length
   if (v.count > in_.left_in_file() / least) {
     if (v.is_array)
-      return refuse("claims " + std::to_string(v.count) + " elements of " + std::string(gguf_type_name(v.type)) + ", more than the file can hold",
+      return refuse("claims " + std::to_string(v.count) + " elements of " + std::string(gguf_type_name(v.type)) +
+                        ", more than the file can hold",
                     where + ", " + offset());
     return ran_out("the value", where);
   }
@@ -151,7 +158,8 @@ bool Parser::alignment() {
     return false;
   }
   if (*v <= 0 || !std::has_single_bit(uint64_t(*v)) || uint64_t(*v) > kMaxAlignment)
-    return refuse("alignment " + std::to_string(*v) + " is not a power of two from 1 to " + std::to_string(kMaxAlignment), "key " + quote_name(kKey));
+    return refuse("alignment " + std::to_string(*v) + " is not a power of two from 1 to " + std::to_string(kMaxAlignment),
+                  "key " + quote_name(kKey));
   out_.alignment = uint64_t(*v);
   return true;
 }
@@ -171,7 +179,8 @@ bool Parser::tensor(uint64_t index) {
   std::string_view name;
   if (!in_.text(name)) return ran_out("the name of tensor " + std::to_string(index), "tensor list");
   if (!valid_name(name, kMaxNameBytes))
-    return refuse("tensor " + std::to_string(index) + " has no valid name: " + quote_name(name), "offset " + std::to_string(begin));
+    return refuse("tensor " + std::to_string(index) + " has no valid name: " + quote_name(name),
+                  "offset " + std::to_string(begin));
   TensorEntry t;
   t.name = name;
   const std::string where = "tensor " + quote_name(name);
@@ -180,11 +189,14 @@ bool Parser::tensor(uint64_t index) {
   if (!in_.get(type) || !in_.get(t.offset)) return ran_out("the tensor's entry", where);
   const tensor::Format* f = tensor::format_by_ggml(type);
   if (!f)
-    return refuse("tensor type " + std::to_string(type) + " is not supported", where, "convert the model to a supported type such as Q8_0 or Q4_K", Code::unsupported);
+    return refuse("tensor type " + std::to_string(type) + " is not supported", where,
+                  "convert the model to a supported type such as Q8_0 or Q4_K", Code::unsupported);
   t.dtype = f->dtype;
   const uint64_t cols = uint64_t(t.shape[size_t(t.rank - 1)]), elements = t.bytes;  // dimensions() left the product in `bytes`
   if (cols % uint64_t(f->block) != 0)
-    return refuse("rows of " + std::to_string(cols) + " elements do not fill " + std::string(f->name) + " blocks of " + std::to_string(f->block), where);
+    return refuse("rows of " + std::to_string(cols) + " elements do not fill " + std::string(f->name) + " blocks of " +
+                      std::to_string(f->block),
+                  where);
   const uint64_t blocks = elements / uint64_t(f->block);
   if (blocks > file_size_ / uint64_t(f->bytes))
     return refuse(std::to_string(elements) + " elements of " + std::string(f->name) + " are more than the file holds", where);
@@ -196,13 +208,15 @@ bool Parser::tensor(uint64_t index) {
 bool Parser::dimensions(TensorEntry& t, const std::string& where) {
   uint32_t rank;
   if (!in_.get(rank)) return ran_out("the number of dimensions", where);
-  if (rank < 1 || rank > 4) return refuse("has " + std::to_string(rank) + " dimensions, 1 to 4 are supported", where + ", " + offset());
+  if (rank < 1 || rank > 4)
+    return refuse("has " + std::to_string(rank) + " dimensions, 1 to 4 are supported", where + ", " + offset());
   t.rank = int(rank);
   uint64_t product = 1;
   for (uint32_t i = 0; i < rank; ++i) {
     uint64_t d;
     if (!in_.get(d)) return ran_out("the dimensions", where);
-    if (d == 0 || d > uint64_t(INT64_MAX)) return refuse("dimension " + std::to_string(i) + " is " + std::to_string(d), where + ", " + offset());
+    if (d == 0 || d > uint64_t(INT64_MAX))
+      return refuse("dimension " + std::to_string(i) + " is " + std::to_string(d), where + ", " + offset());
     if (__builtin_mul_overflow(product, d, &product) || product > uint64_t(INT64_MAX))
       return refuse("the product of the dimensions overflows 64 bits", where + ", " + offset());
     t.shape[rank - 1 - i] = int64_t(d);  // files list the innermost dimension first
@@ -218,10 +232,11 @@ bool Parser::placement() {
   for (TensorEntry& t : out_.tensors) {
     const std::string where = "tensor " + quote_name(t.name);
     if (t.offset % out_.alignment != 0)
-      return refuse("offset " + std::to_string(t.offset) + " is not a multiple of the alignment " + std::to_string(out_.alignment), where);
+      return refuse(
+          "offset " + std::to_string(t.offset) + " is not a multiple of the alignment " + std::to_string(out_.alignment), where);
     if (t.offset > room || t.bytes > room - t.offset)
-      return refuse("its " + std::to_string(t.bytes) + " bytes at data offset " + std::to_string(t.offset) + " reach beyond the end of the file (" +
-                        std::to_string(file_size_) + " bytes)",
+      return refuse("its " + std::to_string(t.bytes) + " bytes at data offset " + std::to_string(t.offset) +
+                        " reach beyond the end of the file (" + std::to_string(file_size_) + " bytes)",
                     where, "download the file again; it is cut off or damaged");
     t.offset += out_.data_start;
   }
@@ -234,7 +249,8 @@ bool Parser::overlaps() {
   std::sort(order.begin(), order.end(), [](auto* a, auto* b) { return a->offset < b->offset; });
   for (size_t i = 1; i < order.size(); ++i)
     if (order[i]->offset < order[i - 1]->offset + order[i - 1]->bytes)
-      return refuse("overlaps tensor " + quote_name(order[i - 1]->name) + " at offset " + std::to_string(order[i]->offset), "tensor " + quote_name(order[i]->name));
+      return refuse("overlaps tensor " + quote_name(order[i - 1]->name) + " at offset " + std::to_string(order[i]->offset),
+                    "tensor " + quote_name(order[i]->name));
   return true;
 }
 
@@ -266,11 +282,14 @@ std::vector<std::string> gguf_split_paths(const std::string& path) {
   if (path.size() <= kTail || !std::string_view(path).ends_with(kSuffix)) return {};
   const std::string_view tail = std::string_view(path).substr(path.size() - kTail);
   int no = 0, count = 0;
-  if (tail[0] != '-' || tail.substr(6, 4) != "-of-" || !five_digits(tail.substr(1, 5), no) || !five_digits(tail.substr(10, 5), count)) return {};
+  if (tail[0] != '-' || tail.substr(6, 4) != "-of-" || !five_digits(tail.substr(1, 5), no) ||
+      !five_digits(tail.substr(10, 5), count))
+    return {};
   if (no < 1 || no > count) return {};
   std::vector<std::string> out;
   const std::string stem = path.substr(0, path.size() - kTail);
-  for (int i = 1; i <= count; ++i) out.push_back(stem + "-" + five_digits(i) + "-of-" + five_digits(count) + std::string(kSuffix));
+  for (int i = 1; i <= count; ++i)
+    out.push_back(stem + "-" + five_digits(i) + "-of-" + five_digits(count) + std::string(kSuffix));
   return out;
 }
 

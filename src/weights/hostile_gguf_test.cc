@@ -1,4 +1,5 @@
-// Broken and hostile GGUF files: each must give a typed error that names the file, the place and a remedy, without memory beyond the file's own size.
+// Broken and hostile GGUF files: each must give a typed error that names the file, the place and a remedy, without memory beyond
+// the file's own size.
 #include <gtest/gtest.h>
 
 #include <chrono>
@@ -22,7 +23,9 @@ struct Case {
   std::string what, place;  ///< parts of the message
 };
 
-Bytes header(uint64_t tensors, uint64_t values, uint32_t version = 3) { return Bytes().raw("GGUF").put(version).put(tensors).put(values); }
+Bytes header(uint64_t tensors, uint64_t values, uint32_t version = 3) {
+  return Bytes().raw("GGUF").put(version).put(tensors).put(values);
+}
 Bytes key(uint32_t type, std::string_view name = "k") { return header(0, 1).text(name).put(type); }
 std::string filled(Bytes b, size_t n = 256) { return b.raw(std::string(n, '\0')).str(); }
 
@@ -96,11 +99,13 @@ std::vector<Case> cases() {
   add("array_2_63_strings_in_49_bytes", key(9).put(8).put(kHuge).str(), bad, "9223372036854775808 elements", "key 'k'");
   for (uint32_t t : {0u, 1u, 2u, 3u, 4u, 5u, 6u, 7u, 8u, 10u, 11u, 12u})
     for (uint64_t n : {kHuge, uint64_t(-1)})
-      add("array_of_" + std::to_string(t) + "_" + std::to_string(n), key(9).put(t).put(n).str(), bad, std::to_string(n) + " elements", "key 'k'");
+      add("array_of_" + std::to_string(t) + "_" + std::to_string(n), key(9).put(t).put(n).str(), bad,
+          std::to_string(n) + " elements", "key 'k'");
   add("array_element_type", filled(key(9).put(99).put(uint64_t{1})), bad, "type 99", "key 'k'");
   add("array_one_more_than_file", key(9).put(0).put(uint64_t{5}).raw("1234").str(), bad, "5 elements", "key 'k'");
   add("array_wrapping_bytes", filled(key(9).put(10).put(uint64_t(-1) / 8 + 2)), bad, "elements", "key 'k'");
-  add("array_string_cut", key(9).put(8).put(uint64_t{2}).text("abcdefgh").put<uint32_t>(0).put<uint8_t>(0).str(), bad, "element 1", "key 'k'");
+  add("array_string_cut", key(9).put(8).put(uint64_t{2}).text("abcdefgh").put<uint32_t>(0).put<uint8_t>(0).str(), bad,
+      "element 1", "key 'k'");
   add("array_string_2_63", filled(key(9).put(8).put(uint64_t{2}).text("a").put(kHuge)), bad, "element 1", "key 'k'");
   add("nested_array", filled(key(9).put(9).put(uint64_t{1}).put(0).put(uint64_t{1})), no, "array of arrays", "key 'k'");
   {
@@ -109,7 +114,8 @@ std::vector<Case> cases() {
     add("nested_100000_deep", deep.str(), no, "array of arrays", "key 'k'");
   }
   // Alignment
-  for (uint32_t a : {0u, 3u, 48u, 1u << 31, 0xffffffffu}) add("alignment_" + std::to_string(a), aligned(4, a, 4), bad, "alignment " + std::to_string(a), "general.alignment");
+  for (uint32_t a : {0u, 3u, 48u, 1u << 31, 0xffffffffu})
+    add("alignment_" + std::to_string(a), aligned(4, a, 4), bad, "alignment " + std::to_string(a), "general.alignment");
   add("alignment_negative", aligned(5, uint64_t(-32), 4), bad, "alignment -32", "general.alignment");
   add("alignment_2_63", aligned(10, kHuge, 8), bad, "u64", "general.alignment");
   add("alignment_half", aligned(6, 0x3f000000, 4), bad, "f32", "general.alignment");
@@ -125,13 +131,18 @@ std::vector<Case> cases() {
   add("rank_max", tensors({{.rank = 0xffffffff}}), bad, "4294967295 dimensions", "tensor 'w'");
   add("dimension_0", tensors({{.dims = {0}}}), bad, "dimension 0 is 0", "tensor 'w'");
   add("dimension_2_63", tensors({{.dims = {kHuge}}}), bad, "dimension 0", "tensor 'w'");
-  add("dimension_2_42_1", tensors({{.rank = 2, .dims = {(uint64_t{1} << 42) + 1, uint64_t{1} << 22}}}), bad, "overflows", "tensor 'w'");
+  add("dimension_2_42_1", tensors({{.rank = 2, .dims = {(uint64_t{1} << 42) + 1, uint64_t{1} << 22}}}), bad, "overflows",
+      "tensor 'w'");
   add("dimensions_wrap_to_0", tensors({{.rank = 4, .dims = {65536, 65536, 65536, 65536}}}), bad, "overflows", "tensor 'w'");
-  add("dimensions_wrap_small", tensors({{.rank = 2, .dims = {uint64_t{1} << 33, (uint64_t{1} << 31) + 1}}}), bad, "overflows", "tensor 'w'");
-  add("bytes_wrap", tensors({{.rank = 2, .dims = {uint64_t{1} << 31, (uint64_t{1} << 31)}, .type = 28}}), bad, "more than the file holds", "tensor 'w'");
+  add("dimensions_wrap_small", tensors({{.rank = 2, .dims = {uint64_t{1} << 33, (uint64_t{1} << 31) + 1}}}), bad, "overflows",
+      "tensor 'w'");
+  add("bytes_wrap", tensors({{.rank = 2, .dims = {uint64_t{1} << 31, (uint64_t{1} << 31)}, .type = 28}}), bad,
+      "more than the file holds", "tensor 'w'");
   add("block_remainder", tensors({{.dims = {33}, .type = 2}}), bad, "do not fill Q4_0 blocks", "tensor 'w'");
-  add("block_remainder_inner", tensors({{.rank = 2, .dims = {128, 2}, .type = 12}}), bad, "do not fill Q4_K blocks", "tensor 'w'");
-  for (uint32_t t : {4u, 5u, 31u, 36u, 999u, 0xffffffffu}) add("tensor_type_" + std::to_string(t), tensors({{.type = t}}), no, "tensor type " + std::to_string(t), "tensor 'w'");
+  add("block_remainder_inner", tensors({{.rank = 2, .dims = {128, 2}, .type = 12}}), bad, "do not fill Q4_K blocks",
+      "tensor 'w'");
+  for (uint32_t t : {4u, 5u, 31u, 36u, 999u, 0xffffffffu})
+    add("tensor_type_" + std::to_string(t), tensors({{.type = t}}), no, "tensor type " + std::to_string(t), "tensor 'w'");
   add("name_twice", tensors({{}, {.offset = 128}}), bad, "occurs twice", "tensor 'w'");
   // Placement
   add("offset_odd", tensors({{.offset = 4}}), bad, "multiple of the alignment", "tensor 'w'");
@@ -171,7 +182,10 @@ GgufWriter small_model() {
   GgufWriter w;
   const std::vector<float> ones(64, 1.0f);
   const int32_t types[] = {1, 1, 3};
-  w.string("general.architecture", "llama").u32("llama.block_count", 2).boolean("flag", true).strings("tokenizer.ggml.tokens", {"a", "", "ccc"});
+  w.string("general.architecture", "llama")
+      .u32("llama.block_count", 2)
+      .boolean("flag", true)
+      .strings("tokenizer.ggml.tokens", {"a", "", "ccc"});
   w.i32s("tokenizer.ggml.token_type", types).f32("llama.eps", 1e-5f).u64("big", uint64_t(-1));
   w.tensor("a.weight", {2, 32}, tensor::DType::f32, ones).tensor("b.weight", {2, 32}, tensor::DType::q8_0, ones);
   return w;

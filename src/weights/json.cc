@@ -24,15 +24,20 @@ Result<std::string> screened(std::string_view text, const std::string& source) {
   for (size_t i = 0; i < text.size(); ++i) {
     const char c = text[i];
     if (in_string) {
-      if (c == '\\') ++i;
-      else if (c == '"') in_string = false;
+      if (c == '\\')
+        ++i;
+      else if (c == '"')
+        in_string = false;
       continue;
     }
-    if (c == '"') in_string = true;
-    else if (c == ']' || c == '}') --depth;
+    if (c == '"')
+      in_string = true;
+    else if (c == ']' || c == '}')
+      --depth;
     else if ((c == '[' || c == '{') && ++depth > kMaxJsonDepth)
-      return fail(Code::data_loss, "JSON is nested deeper than " + std::to_string(kMaxJsonDepth) + " levels at offset " + std::to_string(i), source,
-                  "use the file that was published with the model");
+      return fail(Code::data_loss,
+                  "JSON is nested deeper than " + std::to_string(kMaxJsonDepth) + " levels at offset " + std::to_string(i),
+                  source, "use the file that was published with the model");
     else if (const auto [n, replacement] = python_literal(text.substr(i)); n) {
       out.append(text, copied, i - copied).append(replacement);
       copied = i + n;
@@ -56,7 +61,8 @@ Result<json> parse_json(std::string_view text, const std::string& source) {
 }
 
 bool valid_name(std::string_view name, size_t limit) {
-  return !name.empty() && name.size() <= limit && name.find('\0') == name.npos && simdjson::validate_utf8(name.data(), name.size());
+  return !name.empty() && name.size() <= limit && name.find('\0') == name.npos &&
+         simdjson::validate_utf8(name.data(), name.size());
 }
 
 std::string quote_name(std::string_view name) {

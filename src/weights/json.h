@@ -11,8 +11,8 @@ namespace isotope::weights {
 
 constexpr int kMaxJsonDepth = 128;
 
-/// Parses a JSON text of at most kMaxJsonDepth levels. Accepts what Python's json module writes beyond the standard: Infinity (read as the largest
-/// double) and NaN (read as null). Errors name `source` and the offset.
+/// Parses a JSON text of at most kMaxJsonDepth levels. Accepts what Python's json module writes beyond the standard: Infinity
+/// (read as the largest double) and NaN (read as null). Errors name `source` and the offset.
 Result<nlohmann::json> parse_json(std::string_view text, const std::string& source);
 
 /// A name from a file made fit for a message: quoted, control characters and invalid UTF-8 escaped, cut after 80 bytes.

@@ -31,7 +31,8 @@ int worker_count(const levers::Loading& levers, size_t jobs) {
 
 class Walk {
  public:
-  Walk(const Checkpoint& c, std::vector<LoadJob> jobs, const Progress& progress) : checkpoint_(c), jobs_(std::move(jobs)), progress_(progress) {
+  Walk(const Checkpoint& c, std::vector<LoadJob> jobs, const Progress& progress)
+      : checkpoint_(c), jobs_(std::move(jobs)), progress_(progress) {
     std::stable_sort(jobs_.begin(), jobs_.end(), [](const LoadJob& a, const LoadJob& b) { return position(a) < position(b); });
     for (const LoadJob& j : jobs_) total_ += bytes_of(j);
   }
@@ -72,7 +73,8 @@ class Walk {
     try {
       return one(j);
     } catch (const std::bad_alloc&) {
-      return fail(Code::resource_exhausted, "no memory left while loading", j.tensors.empty() ? "" : "tensor " + quote_name(j.tensors[0]->name),
+      return fail(Code::resource_exhausted, "no memory left while loading",
+                  j.tensors.empty() ? "" : "tensor " + quote_name(j.tensors[0]->name),
                   "free memory or choose a smaller model or a smaller quantization");
     }
   }
@@ -98,7 +100,8 @@ class Walk {
 
 }  // namespace
 
-Result<LoadReport> load_all(const Checkpoint& c, std::vector<LoadJob> jobs, const levers::Loading& levers, const Progress& progress) {
+Result<LoadReport> load_all(const Checkpoint& c, std::vector<LoadJob> jobs, const levers::Loading& levers,
+                            const Progress& progress) {
   const auto start = std::chrono::steady_clock::now();
   Walk walk(c, std::move(jobs), progress);
   LoadReport report;

@@ -1,4 +1,5 @@
-// Walks a checkpoint's tensors in parallel and hands each to its consumer, which packs it. Peak memory: the tensors in flight besides the packed result.
+// Walks a checkpoint's tensors in parallel and hands each to its consumer, which packs it. Peak memory: the tensors in flight
+// besides the packed result.
 #pragma once
 
 #include <functional>
@@ -16,24 +17,26 @@ namespace isotope::weights {
 /// One unit of work: the tensors that make up one parameter (fused ones need several) and what to do with them.
 struct LoadJob {
   std::vector<const TensorEntry*> tensors;
-  /// Called on any worker, with the tensors' data in the same order. Data that is kept stays valid; the rest is given back on return.
+  /// Called on any worker, with the tensors' data in the same order. Data that is kept stays valid; the rest is given back on
+  /// return.
   std::function<Result<void>(std::span<Checkpoint::Data>)> consume;
 };
 
 struct LoadReport {
-  int threads = 0;           ///< workers that ran
-  int64_t bytes = 0;         ///< of tensor data handed out
+  int threads = 0;    ///< workers that ran
+  int64_t bytes = 0;  ///< of tensor data handed out
   double seconds = 0;
-  bool mapped = false;       ///< reader = mmap, otherwise read
-  int advised = 0;           ///< files with fadvise hints
+  bool mapped = false;  ///< reader = mmap, otherwise read
+  int advised = 0;      ///< files with fadvise hints
   PrefetchReport prefetch;
 };
 
 using Progress = std::function<void(const LoadProgress&)>;
 
-/// Runs all jobs in the order of their data in the files, on ATOM_LOADER_NUM_THREADS workers ("ckpt-loader"; no more than CPUs this process may use, since
-/// more would only hold more tensors in memory), or inline when that is 1. Prefetching and hints run beside it as the levers say. The first error stops the
-/// rest and is returned. `progress` is called from one thread at a time, last with done == total.
+/// Runs all jobs in the order of their data in the files, on ATOM_LOADER_NUM_THREADS workers ("ckpt-loader"; no more than CPUs
+/// this process may use, since more would only hold more tensors in memory), or inline when that is 1. Prefetching and hints run
+/// beside it as the levers say. The first error stops the rest and is returned. `progress` is called from one thread at a time,
+/// last with done == total.
 Result<LoadReport> load_all(const Checkpoint&, std::vector<LoadJob> jobs, const levers::Loading&, const Progress& progress = {});
 
 }  // namespace isotope::weights

@@ -53,15 +53,19 @@ double sum(const Checkpoint::Data& d) {
 
 TEST_F(Loaded, EveryThreadCountAndReaderGivesTheSame) {
   std::vector<double> first;
-  for (const levers::Loading& l : {levers::Loading{}, levers::Loading{.num_threads = 1}, levers::Loading{.disable_mmap = true}, levers::Loading{.prefetch = false},
-                                   levers::Loading{.prefetch = false, .fadvise = true}, levers::Loading{.prefetch_threads = 0}}) {
+  for (const levers::Loading& l : {levers::Loading{}, levers::Loading{.num_threads = 1}, levers::Loading{.disable_mmap = true},
+                                   levers::Loading{.prefetch = false}, levers::Loading{.prefetch = false, .fadvise = true},
+                                   levers::Loading{.prefetch_threads = 0}}) {
     auto opened = open_checkpoint(path_, l);
     ASSERT_TRUE(opened);
     c_ = std::move(*opened);
     std::vector<double> sums(kTensors);
     std::vector<LoadProgress> progress;
-    const auto r = load_all(*c_, jobs([&](int i, auto d) { sums[size_t(i)] = sum(d[0]); return Result<void>(); }), l,
-                            [&](const LoadProgress& p) { progress.push_back(p); });
+    const auto r = load_all(*c_, jobs([&](int i, auto d) {
+      sums[size_t(i)] = sum(d[0]);
+      return Result<void>();
+    }),
+                            l, [&](const LoadProgress& p) { progress.push_back(p); });
     ASSERT_TRUE(r) << r.error().message();
     if (first.empty()) first = sums;
     EXPECT_EQ(sums, first);
@@ -80,7 +84,11 @@ TEST_F(Loaded, EveryThreadCountAndReaderGivesTheSame) {
 
 TEST_F(Loaded, OneThreadWalksInFileOrder) {
   std::vector<int> order;
-  ASSERT_TRUE(load_all(*c_, jobs([&](int i, auto) { order.push_back(i); return Result<void>(); }), {.num_threads = 1}));
+  ASSERT_TRUE(load_all(*c_, jobs([&](int i, auto) {
+    order.push_back(i);
+    return Result<void>();
+  }),
+                       {.num_threads = 1}));
   EXPECT_TRUE(std::is_sorted(order.begin(), order.end()));
 }
 
@@ -94,7 +102,11 @@ TEST_F(Loaded, FusedJobsGetAllTheirTensors) {
                      ++calls;
                      return Result<void>();
                    }});
-  fused.push_back({{}, [&](std::span<Checkpoint::Data> d) { EXPECT_TRUE(d.empty()); ++calls; return Result<void>(); }});
+  fused.push_back({{}, [&](std::span<Checkpoint::Data> d) {
+                     EXPECT_TRUE(d.empty());
+                     ++calls;
+                     return Result<void>();
+                   }});
   ASSERT_TRUE(load_all(*c_, std::move(fused), {}));
   EXPECT_EQ(calls, 2);
 }
@@ -103,10 +115,10 @@ TEST_F(Loaded, TheFirstErrorStopsTheRest) {
   for (int threads : {1, 16}) {
     std::atomic<int> calls = 0;
     const auto r = load_all(*c_, jobs([&](int i, auto) -> Result<void> {
-                              ++calls;
-                              if (i == 5) return fail(Code::unsupported, "no kernel", "t5", "convert");
-                              return {};
-                            }),
+      ++calls;
+      if (i == 5) return fail(Code::unsupported, "no kernel", "t5", "convert");
+      return {};
+    }),
                             {.num_threads = threads});
     ASSERT_FALSE(r);
     EXPECT_EQ(r.error().what, "no kernel");

@@ -142,7 +142,8 @@ Metadata Metadata::from_gguf(std::vector<std::pair<std::string, GgufValue>> valu
 Result<Metadata> Metadata::from_json(std::string_view text, std::string source) {
   ISO_TRY(json tree, parse_json(text, source));
   if (!tree.is_object())
-    return fail(Code::data_loss, "holds " + std::string(json_type(tree)) + " where an object is expected", source, "use the model's own config.json");
+    return fail(Code::data_loss, "holds " + std::string(json_type(tree)) + " where an object is expected", source,
+                "use the model's own config.json");
   Metadata m;
   m.source_ = std::move(source);
   m.json_ = std::make_shared<const json>(std::move(tree));
@@ -162,7 +163,8 @@ Result<Metadata> Metadata::with_overrides(const std::map<std::string, std::strin
 
 Metadata::Found Metadata::find(std::string_view key) const {
   if (overrides_) {
-    if (const auto it = overrides_->find(std::string(key)); it != overrides_->end()) return it->is_null() ? Found{} : Found{nullptr, &*it};
+    if (const auto it = overrides_->find(std::string(key)); it != overrides_->end())
+      return it->is_null() ? Found{} : Found{nullptr, &*it};
     // An object given as an override also answers for the paths below it.
     for (size_t dot = key.find('.'); dot != key.npos; dot = key.find('.', dot + 1))
       if (const auto it = overrides_->find(std::string(key.substr(0, dot))); it != overrides_->end()) {
@@ -179,12 +181,14 @@ Metadata::Found Metadata::find(std::string_view key) const {
 }
 
 tl::unexpected<Error> Metadata::missing(std::string_view key) const {
-  return fail(Code::data_loss, "key " + quote_name(key) + " is missing", source_, "use a complete file of a supported architecture");
+  return fail(Code::data_loss, "key " + quote_name(key) + " is missing", source_,
+              "use a complete file of a supported architecture");
 }
 
 tl::unexpected<Error> Metadata::mismatch(std::string_view key, std::string_view expected) const {
-  return fail(Code::data_loss, "key " + quote_name(key) + " is " + type_name(key) + " (" + text(key, 40) + "), expected " + std::string(expected), source_,
-              "use a file written by a current converter");
+  return fail(Code::data_loss,
+              "key " + quote_name(key) + " is " + type_name(key) + " (" + text(key, 40) + "), expected " + std::string(expected),
+              source_, "use a file written by a current converter");
 }
 
 bool Metadata::has(std::string_view key) const { return bool(find(key)); }
@@ -228,7 +232,9 @@ Result<bool> Metadata::boolean(std::string_view key) const {
 Result<std::string_view> Metadata::string_or(std::string_view key, std::string_view d) const {
   return has(key) ? string(key) : Result<std::string_view>(d);
 }
-Result<int64_t> Metadata::integer_or(std::string_view key, int64_t d) const { return has(key) ? integer(key) : Result<int64_t>(d); }
+Result<int64_t> Metadata::integer_or(std::string_view key, int64_t d) const {
+  return has(key) ? integer(key) : Result<int64_t>(d);
+}
 Result<double> Metadata::number_or(std::string_view key, double d) const { return has(key) ? number(key) : Result<double>(d); }
 Result<bool> Metadata::boolean_or(std::string_view key, bool d) const { return has(key) ? boolean(key) : Result<bool>(d); }
 
@@ -274,7 +280,8 @@ Result<std::vector<bool>> Metadata::booleans(std::string_view key) const {
 Result<std::string> Metadata::bytes(std::string_view key) const {
   const Found f = find(key);
   if (!f) return missing(key);
-  if (!f.gguf || !f.gguf->is_array || (f.gguf->type != GgufType::u8 && f.gguf->type != GgufType::i8)) return mismatch(key, "an array of bytes");
+  if (!f.gguf || !f.gguf->is_array || (f.gguf->type != GgufType::u8 && f.gguf->type != GgufType::i8))
+    return mismatch(key, "an array of bytes");
   return std::string(reinterpret_cast<const char*>(f.gguf->bytes.data()), f.gguf->bytes.size());
 }
 
@@ -297,7 +304,9 @@ std::string Metadata::type_name(std::string_view key) const {
 std::string Metadata::text(std::string_view key, size_t limit) const {
   const Found f = find(key);
   if (!f) return {};
-  if (f.json) return cut(f.json->is_string() ? f.json->get<std::string>() : f.json->dump(-1, ' ', false, json::error_handler_t::replace), limit);
+  if (f.json)
+    return cut(f.json->is_string() ? f.json->get<std::string>() : f.json->dump(-1, ' ', false, json::error_handler_t::replace),
+               limit);
   const GgufValue& v = *f.gguf;
   if (!v.is_array) return cut(scalar_text(v.type, v.bytes.data()), limit);
   if (v.count > 16 || v.type == GgufType::string) return "[" + std::to_string(v.count) + " elements]";

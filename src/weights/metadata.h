@@ -1,5 +1,6 @@
-// What a checkpoint's files say about the model besides its tensors: GGUF key-values or a config.json tree, behind one set of typed getters.
-// A getter's error names the key, the type that was expected and the one that was found. Views are valid as long as the checkpoint lives.
+// What a checkpoint's files say about the model besides its tensors: GGUF key-values or a config.json tree, behind one set of
+// typed getters. A getter's error names the key, the type that was expected and the one that was found. Views are valid as long
+// as the checkpoint lives.
 #pragma once
 
 #include <cstddef>
@@ -25,7 +26,7 @@ size_t gguf_type_bytes(GgufType);
 
 /// One checked value inside the header's bytes.
 struct GgufValue {
-  GgufType type{};                   ///< of the value, or of an array's elements
+  GgufType type{};  ///< of the value, or of an array's elements
   bool is_array = false;
   uint64_t count = 1;                ///< elements
   std::span<const std::byte> bytes;  ///< the elements as the file stores them (strings: u64 length and text, one after the other)
@@ -38,11 +39,12 @@ class Metadata {
   static Metadata from_gguf(std::vector<std::pair<std::string, GgufValue>> values, std::string source);
   /// `text` is the content of config.json (an object); "Infinity" and "NaN", which Python writes, are understood.
   static Result<Metadata> from_json(std::string_view text, std::string source);
-  /// A copy in which the given keys (dotted paths, as below) have other values, each a JSON text; what is no JSON is taken as a string.
+  /// A copy in which the given keys (dotted paths, as below) have other values, each a JSON text; what is no JSON is taken as a
+  /// string.
   Result<Metadata> with_overrides(const std::map<std::string, std::string>&) const;
 
-  // A key is GGUF's ("llama.block_count") or a path into config.json ("rope_scaling.factor"; a key that itself contains dots is found first).
-  // JSON null counts as missing.
+  // A key is GGUF's ("llama.block_count") or a path into config.json ("rope_scaling.factor"; a key that itself contains dots is
+  // found first). JSON null counts as missing.
   bool has(std::string_view key) const;
   bool is_array(std::string_view key) const;
 
@@ -63,8 +65,8 @@ class Metadata {
   Result<std::vector<bool>> booleans(std::string_view key) const;
   Result<std::string> bytes(std::string_view key) const;  ///< an array of 8-bit integers, GGUF only
 
-  std::vector<std::string> keys() const;               ///< in the file's order; top level of a config.json
-  std::string type_name(std::string_view key) const;   ///< "u32", "array of string", "object"; empty when missing
+  std::vector<std::string> keys() const;                             ///< in the file's order; top level of a config.json
+  std::string type_name(std::string_view key) const;                 ///< "u32", "array of string", "object"; empty when missing
   std::string text(std::string_view key, size_t limit = 200) const;  ///< for people: strings cut at `limit`, arrays summarised
   const nlohmann::json* tree() const { return json_.get(); }         ///< the tree (overrides not applied), or null for GGUF
   const std::string& source() const { return source_; }

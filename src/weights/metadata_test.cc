@@ -16,7 +16,14 @@ class GgufMetadata : public testing::Test {
     const float floats[] = {0.5f, 2};
     const uint8_t raw[] = {1, 2, 255};
     test::GgufWriter w;
-    w.u32("n", 30).i32("minus", -5).u16("small", 7).u64("big", uint64_t(-1)).f32("eps", 1e-5f).f32("whole", 4).boolean("yes", true).string("s", "text");
+    w.u32("n", 30)
+        .i32("minus", -5)
+        .u16("small", 7)
+        .u64("big", uint64_t(-1))
+        .f32("eps", 1e-5f)
+        .f32("whole", 4)
+        .boolean("yes", true)
+        .string("s", "text");
     w.strings("list", {"a", "", "c"}).i32s("ints", ints).f32s("floats", floats).u8s("raw", raw).strings("none", {});
     file_ = w.bytes();
     auto r = parse_gguf(std::as_bytes(std::span(file_)), file_.size(), "m.gguf");
@@ -71,7 +78,8 @@ TEST_F(GgufMetadata, ErrorsNameKeyExpectedAndFoundType) {
 }
 
 TEST_F(GgufMetadata, OverridesComeFirst) {
-  const auto o = m_.with_overrides({{"n", "31"}, {"absent", "\"now here\""}, {"plain", "not json"}, {"s", "null"}, {"tree", R"({"a":{"b":2}})"}});
+  const auto o = m_.with_overrides(
+      {{"n", "31"}, {"absent", "\"now here\""}, {"plain", "not json"}, {"s", "null"}, {"tree", R"({"a":{"b":2}})"}});
   ASSERT_TRUE(o);
   EXPECT_EQ(o->integer("n").value(), 31);
   EXPECT_EQ(o->string("absent").value(), "now here");
@@ -90,7 +98,8 @@ TEST_F(GgufMetadata, TextForPeople) {
   EXPECT_EQ(m_.type_name("list"), "array of string");
 }
 
-constexpr const char* kConfig = R"({"hidden_size": 64, "rope_theta": 10000.0, "eps": 1e-5, "tie": false, "act": "silu", "sliding_window": null,
+constexpr const char* kConfig =
+    R"({"hidden_size": 64, "rope_theta": 10000.0, "eps": 1e-5, "tie": false, "act": "silu", "sliding_window": null,
   "rope_scaling": {"rope_type": "llama3", "factor": 8.0, "deep": {"list": [1, 2]}}, "layer_types": ["full", "sliding"], "a.b": 5, "a": {"b": 6},
   "time_step_limit": [0.0, Infinity], "low": -Infinity, "nan": NaN, "text": "Infinity"})";
 
@@ -111,7 +120,8 @@ TEST(JsonMetadata, PathsAndTypes) {
   EXPECT_LT(m->number("low").value(), -1e308);
   EXPECT_FALSE(m->has("nan"));
   EXPECT_EQ(m->string("text").value(), "Infinity");
-  EXPECT_NE(m->integer("rope_scaling").error().message().find("'rope_scaling' is object"), std::string::npos) << m->integer("rope_scaling").error().message();
+  EXPECT_NE(m->integer("rope_scaling").error().message().find("'rope_scaling' is object"), std::string::npos)
+      << m->integer("rope_scaling").error().message();
   EXPECT_NE(m->integer("tie").error().message().find("boolean (false)"), std::string::npos);
   EXPECT_EQ(m->with_overrides({{"rope_scaling.factor", "4"}})->number("rope_scaling.factor").value(), 4.0);
 }
@@ -126,7 +136,13 @@ TEST(JsonMetadata, RefusesWhatIsNoConfig) {
                              {"cut", "{\"a\": [1, 2", "offset"},
                              {"array", "[1]", "array"},
                              {"deep", std::string(100000, '[') + std::string(100000, ']'), "deeper than 128"},
-                             {"deep_objects", [] { std::string s; for (int i = 0; i < 50000; ++i) s += "{\"a\":"; return s; }(), "deeper than 128"},
+                             {"deep_objects",
+                              [] {
+                                std::string s;
+                                for (int i = 0; i < 50000; ++i) s += "{\"a\":";
+                                return s;
+                              }(),
+                              "deeper than 128"},
                              {"not_utf8", "{\"a\": \"\xff\"}", "offset"},
                              {"number_overflow", "{\"a\": 1e999}", "JSON"},
                              {"trailing", "{} {}", "offset"}};

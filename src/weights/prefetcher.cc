@@ -41,7 +41,8 @@ Prefetcher::Prefetcher(std::vector<std::string> files, const levers::Loading& le
   start_ns_ = now_ns();
   if (!levers.prefetch) return;
   std::sort(files.begin(), files.end());
-  for (size_t i = size_t(node.rank); i < files.size(); i += size_t(std::max(1, node.ranks))) files_.push_back(std::move(files[i]));
+  for (size_t i = size_t(node.rank); i < files.size(); i += size_t(std::max(1, node.ranks)))
+    files_.push_back(std::move(files[i]));
   block_ = size_t(std::clamp(levers.prefetch_block_mb, 1, 1024)) << 20;
   const size_t n = std::min<size_t>(size_t(std::max(1, levers.prefetch_threads)), files_.size());
   for (size_t i = 0; i < n; ++i) threads_.emplace_back([this] { reader(); });
@@ -87,7 +88,12 @@ void Prefetcher::warm(const std::string& path, std::byte* buffer) {
 
 PrefetchReport Prefetcher::report() const {
   const int64_t end = done_ + failed_ == int(files_.size()) && last_end_ns_ ? last_end_ns_.load() : now_ns();
-  return {.files = int(files_.size()), .files_done = done_, .failed = failed_, .bytes_read = read_, .bytes_warm = warm_, .threads = int(threads_.size()),
+  return {.files = int(files_.size()),
+          .files_done = done_,
+          .failed = failed_,
+          .bytes_read = read_,
+          .bytes_warm = warm_,
+          .threads = int(threads_.size()),
           .seconds = threads_.empty() ? 0 : double(end - start_ns_) * 1e-9};
 }
 
@@ -98,7 +104,8 @@ int advise(const std::vector<std::string>& files, const levers::Loading& levers)
     const auto file = base::File::open(path);
     if (!file) continue;
     // Two calls: the values are enumerators, not bits.
-    const int a = ::posix_fadvise(file->fd(), 0, 0, POSIX_FADV_SEQUENTIAL), b = ::posix_fadvise(file->fd(), 0, 0, POSIX_FADV_WILLNEED);
+    const int a = ::posix_fadvise(file->fd(), 0, 0, POSIX_FADV_SEQUENTIAL),
+              b = ::posix_fadvise(file->fd(), 0, 0, POSIX_FADV_WILLNEED);
     advised += a == 0 && b == 0;
   }
   return advised;

@@ -15,10 +15,10 @@ namespace isotope::weights {
 
 struct PrefetchReport {
   int files = 0, files_done = 0, failed = 0;
-  uint64_t bytes_read = 0;    ///< from storage
-  uint64_t bytes_warm = 0;    ///< found in the page cache and left alone
+  uint64_t bytes_read = 0;  ///< from storage
+  uint64_t bytes_warm = 0;  ///< found in the page cache and left alone
   int threads = 0;
-  double seconds = 0;         ///< until the last reader ended (so far, while some run)
+  double seconds = 0;  ///< until the last reader ended (so far, while some run)
 };
 
 /// Which rank of how many on this machine; each takes every n-th file, since the page cache is shared.
@@ -28,8 +28,8 @@ struct NodeRank {
 
 class Prefetcher {
  public:
-  /// Starts max(1, ATOM_LOADER_PREFETCH_THREADS) readers ("ckpt-prefetch") over `files` in name order, one file a reader at a time, in reads of
-  /// ATOM_LOADER_PREFETCH_BLOCK_MB; none when ATOM_LOADER_PREFETCH is off.
+  /// Starts max(1, ATOM_LOADER_PREFETCH_THREADS) readers ("ckpt-prefetch") over `files` in name order, one file a reader at a
+  /// time, in reads of ATOM_LOADER_PREFETCH_BLOCK_MB; none when ATOM_LOADER_PREFETCH is off.
   Prefetcher(std::vector<std::string> files, const levers::Loading&, NodeRank = {});
   /// Stops: each reader ends after the block it is in.
   ~Prefetcher();
@@ -55,7 +55,8 @@ class Prefetcher {
   int64_t start_ns_ = 0;
 };
 
-/// posix_fadvise SEQUENTIAL, then WILLNEED over each file; only with ATOM_LOADER_FADVISE on, prefetching off and mmap on. Returns how many files were advised.
+/// posix_fadvise SEQUENTIAL, then WILLNEED over each file; only with ATOM_LOADER_FADVISE on, prefetching off and mmap on. Returns
+/// how many files were advised.
 int advise(const std::vector<std::string>& files, const levers::Loading&);
 
 }  // namespace isotope::weights

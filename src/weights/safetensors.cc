@@ -51,7 +51,8 @@ class EntryReader {
     if (o["dtype"].get(s)) return refuse("has no string 'dtype'");
     const tensor::Format* f = tensor::format_by_safetensors(s);
     if (!f)
-      return refuse("has dtype " + quote_name(s) + ", which is not supported", "convert the checkpoint to BF16, F16 or F32", Code::unsupported);
+      return refuse("has dtype " + quote_name(s) + ", which is not supported", "convert the checkpoint to BF16, F16 or F32",
+                    Code::unsupported);
     t.dtype = f->dtype;
     return {};
   }
@@ -64,13 +65,15 @@ class EntryReader {
     for (const element d : dims) {
       uint64_t n;
       if (d.get(n) || n > uint64_t(INT64_MAX)) return refuse("dimension " + std::to_string(shape.size()) + " is no size");
-      if (__builtin_mul_overflow(product, n, &product) || product > uint64_t(INT64_MAX)) return refuse("the product of the dimensions overflows 64 bits");
+      if (__builtin_mul_overflow(product, n, &product) || product > uint64_t(INT64_MAX))
+        return refuse("the product of the dimensions overflows 64 bits");
       if (shape.size() >= 64) return refuse("has more than 64 dimensions");
       shape.push_back(int64_t(n));
     }
     const size_t folded = shape.size() > t.shape.size() ? shape.size() - t.shape.size() : 0;
     for (size_t i = 0; i < folded; ++i)
-      if (__builtin_mul_overflow(shape[i + 1], shape[i], &shape[i + 1])) return refuse("the product of the dimensions overflows 64 bits");
+      if (__builtin_mul_overflow(shape[i + 1], shape[i], &shape[i + 1]))
+        return refuse("the product of the dimensions overflows 64 bits");
     t.rank = int(shape.size() - folded);
     std::copy(shape.begin() + ptrdiff_t(folded), shape.end(), t.shape.begin());
     t.bytes = product;
@@ -84,12 +87,13 @@ class EntryReader {
     if (o["data_offsets"].get(offsets) || offsets.size() != 2 || offsets.at(0).get(begin) || offsets.at(1).get(end))
       return refuse("has no 'data_offsets' of two sizes");
     if (begin > end || end > data_bytes)
-      return refuse("its data_offsets [" + std::to_string(begin) + ", " + std::to_string(end) + "] do not lie in the file's " + std::to_string(data_bytes) +
-                    " bytes of data");
+      return refuse("its data_offsets [" + std::to_string(begin) + ", " + std::to_string(end) + "] do not lie in the file's " +
+                    std::to_string(data_bytes) + " bytes of data");
     uint64_t bytes;
     if (__builtin_mul_overflow(t.bytes, uint64_t(tensor::format(t.dtype).bytes), &bytes) || bytes != end - begin)
-      return refuse("has " + std::to_string(end - begin) + " bytes of data at data offset " + std::to_string(begin) + ", its shape and dtype need " +
-                    std::to_string(t.bytes) + " x " + std::to_string(tensor::format(t.dtype).bytes));
+      return refuse("has " + std::to_string(end - begin) + " bytes of data at data offset " + std::to_string(begin) +
+                    ", its shape and dtype need " + std::to_string(t.bytes) + " x " +
+                    std::to_string(tensor::format(t.dtype).bytes));
     t.offset = begin;
     t.bytes = bytes;
     return {};
@@ -100,20 +104,24 @@ class EntryReader {
 };
 
 // The data must be covered exactly: the format knows neither gaps nor shared bytes.
-Result<void> check_coverage(const std::vector<TensorEntry>& sorted, uint64_t data_start, uint64_t file_size, const std::string& name) {
+Result<void> check_coverage(const std::vector<TensorEntry>& sorted, uint64_t data_start, uint64_t file_size,
+                            const std::string& name) {
   uint64_t at = data_start;
   const TensorEntry* last = nullptr;
   for (const TensorEntry& t : sorted) {
     if (t.offset < at)
-      return fail(Code::data_loss, "overlaps tensor " + quote_name(last->name) + " at offset " + std::to_string(t.offset), name + ", tensor " + quote_name(t.name), kAgain);
+      return fail(Code::data_loss, "overlaps tensor " + quote_name(last->name) + " at offset " + std::to_string(t.offset),
+                  name + ", tensor " + quote_name(t.name), kAgain);
     if (t.offset > at)
-      return fail(Code::data_loss, std::to_string(t.offset - at) + " bytes before it belong to no tensor (offset " + std::to_string(at) + ")",
+      return fail(Code::data_loss,
+                  std::to_string(t.offset - at) + " bytes before it belong to no tensor (offset " + std::to_string(at) + ")",
                   name + ", tensor " + quote_name(t.name), kAgain);
     at = t.offset + t.bytes;
     last = &t;
   }
   if (at != file_size)
-    return fail(Code::data_loss, std::to_string(file_size - at) + " bytes at the end belong to no tensor", name + ", offset " + std::to_string(at), kAgain);
+    return fail(Code::data_loss, std::to_string(file_size - at) + " bytes at the end belong to no tensor",
+                name + ", offset " + std::to_string(at), kAgain);
   return {};
 }
 
@@ -132,31 +140,37 @@ Result<void> read_metadata(const element& e, SafetensorsHeader& h, const std::st
 
 Result<uint64_t> safetensors_header_bytes(std::span<const std::byte> first8, uint64_t file_size, const std::string& name) {
   if (file_size < 8 || first8.size() < 8)
-    return fail(Code::data_loss, "has " + std::to_string(file_size) + " bytes, a safetensors file has at least 8", name, "download the file again; it is cut off");
+    return fail(Code::data_loss, "has " + std::to_string(file_size) + " bytes, a safetensors file has at least 8", name,
+                "download the file again; it is cut off");
   uint64_t n;
   std::memcpy(&n, first8.data(), 8);
   const std::string claim = "claims a header of " + std::to_string(n) + " bytes";
   if (n > kMaxSafetensorsHeader)
-    return fail(Code::data_loss, claim + ", at most " + std::to_string(kMaxSafetensorsHeader) + " are allowed", name + ", offset 0", kAgain);
+    return fail(Code::data_loss, claim + ", at most " + std::to_string(kMaxSafetensorsHeader) + " are allowed",
+                name + ", offset 0", kAgain);
   if (n > file_size - 8)
-    return fail(Code::data_loss, claim + ", the file has " + std::to_string(file_size), name + ", offset 0", "download the file again; it is cut off or damaged");
+    return fail(Code::data_loss, claim + ", the file has " + std::to_string(file_size), name + ", offset 0",
+                "download the file again; it is cut off or damaged");
   return n;
 }
 
 Result<SafetensorsHeader> parse_safetensors(std::string_view json, uint64_t file_size, const std::string& name) {
   const uint64_t data_start = 8 + json.size();
-  if (json.empty() || json[0] != '{') return fail(Code::data_loss, "the header does not start with '{'", name + ", offset 8", kAgain);
+  if (json.empty() || json[0] != '{')
+    return fail(Code::data_loss, "the header does not start with '{'", name + ", offset 8", kAgain);
   simdjson::dom::parser parser;
   ISO_TRY(const object root, root_object(parser, json, name + ", header at offset 8"));
   SafetensorsHeader h;
   std::unordered_set<std::string_view> seen;
   for (const auto [key, value] : root) {
-    if (!seen.insert(key).second) return fail(Code::data_loss, "tensor name occurs twice", name + ", tensor " + quote_name(key), kAgain);
+    if (!seen.insert(key).second)
+      return fail(Code::data_loss, "tensor name occurs twice", name + ", tensor " + quote_name(key), kAgain);
     if (key == "__metadata__") {
       ISO_CHECK_OK(read_metadata(value, h, name));
       continue;
     }
-    if (!valid_name(key, kMaxNameBytes)) return fail(Code::data_loss, "a tensor has no valid name", name + ", tensor " + quote_name(key), kAgain);
+    if (!valid_name(key, kMaxNameBytes))
+      return fail(Code::data_loss, "a tensor has no valid name", name + ", tensor " + quote_name(key), kAgain);
     object o;
     if (value.get(o)) return fail(Code::data_loss, "its entry is no object", name + ", tensor " + quote_name(key), kAgain);
     ISO_TRY(TensorEntry t, EntryReader(key, name).read(o, data_start, file_size - data_start));
@@ -183,10 +197,12 @@ Result<std::vector<std::pair<std::string, std::string>>> parse_safetensors_index
   for (const auto [tensor, value] : map) {
     std::string_view file;
     if (value.get(file)) return fail(Code::data_loss, "the file is no string", name + ", tensor " + quote_name(tensor), kAgain);
-    if (!seen.insert(tensor).second) return fail(Code::data_loss, "tensor name occurs twice", name + ", tensor " + quote_name(tensor), kAgain);
+    if (!seen.insert(tensor).second)
+      return fail(Code::data_loss, "tensor name occurs twice", name + ", tensor " + quote_name(tensor), kAgain);
     // A shard lies beside its index; anything that could lead elsewhere is refused.
     if (!valid_name(file, 255) || file.find('/') != file.npos || file.front() == '.')
-      return fail(Code::data_loss, "shard " + quote_name(file) + " is no plain file name", name + ", tensor " + quote_name(tensor), kAgain);
+      return fail(Code::data_loss, "shard " + quote_name(file) + " is no plain file name",
+                  name + ", tensor " + quote_name(tensor), kAgain);
     out.emplace_back(tensor, file);
   }
   return out;

@@ -16,7 +16,7 @@ namespace isotope::weights {
 constexpr uint64_t kMaxSafetensorsHeader = 100'000'000;  ///< the reference implementation's limit
 
 struct SafetensorsHeader {
-  std::vector<TensorEntry> tensors;                           ///< in the order of their data; offsets from the start of the file; `file` is 0
+  std::vector<TensorEntry> tensors;  ///< in the order of their data; offsets from the start of the file; `file` is 0
   std::vector<std::pair<std::string, std::string>> metadata;  ///< "__metadata__"
 };
 

@@ -11,12 +11,16 @@ using test::Bytes;
 using test::safetensors_file;
 using test::SafetensorsWriter;
 
-Result<SafetensorsHeader> parse(const std::string& file) { return parse_safetensors_file(std::as_bytes(std::span(file)), "m.safetensors"); }
+Result<SafetensorsHeader> parse(const std::string& file) {
+  return parse_safetensors_file(std::as_bytes(std::span(file)), "m.safetensors");
+}
 
 TEST(Safetensors, ReadsEntriesInDataOrder) {
   const std::vector<float> v(24, 0.5f);
   SafetensorsWriter w;
-  w.tensor("b", {2, 3, 4}, tensor::DType::bf16, v).tensor("a", {24}, tensor::DType::f32, v).tensor("scalar", {}, tensor::DType::f32, std::span(v).first(1));
+  w.tensor("b", {2, 3, 4}, tensor::DType::bf16, v)
+      .tensor("a", {24}, tensor::DType::f32, v)
+      .tensor("scalar", {}, tensor::DType::f32, std::span(v).first(1));
   w.tensor("none", {0, 7}, tensor::DType::f16, std::string_view()).tensor("five", {2, 3, 2, 2, 1}, tensor::DType::f16, v);
   const auto h = parse(w.bytes());
   ASSERT_TRUE(h) << h.error().message();
@@ -46,7 +50,8 @@ std::string pair(std::string_view a, std::string_view b, size_t bytes) {
   return safetensors_file("{\"a\":" + std::string(a) + ",\"b\":" + std::string(b) + "}", std::string(bytes, '\0'));
 }
 std::string f32(uint64_t n, uint64_t begin, uint64_t end) {
-  return "{\"dtype\":\"F32\",\"shape\":[" + std::to_string(n) + "],\"data_offsets\":[" + std::to_string(begin) + "," + std::to_string(end) + "]}";
+  return "{\"dtype\":\"F32\",\"shape\":[" + std::to_string(n) + "],\"data_offsets\":[" + std::to_string(begin) + "," +
+         std::to_string(end) + "]}";
 }
 
 struct Case {
@@ -88,10 +93,13 @@ std::vector<Case> cases() {
       {"shape_negative", one("{\"dtype\":\"F32\",\"shape\":[-2],\"data_offsets\":[0,8]}"), bad, "dimension 0", w},
       {"shape_float", one("{\"dtype\":\"F32\",\"shape\":[2.0],\"data_offsets\":[0,8]}"), bad, "dimension 0", w},
       {"shape_2_63", one("{\"dtype\":\"F32\",\"shape\":[9223372036854775808],\"data_offsets\":[0,8]}"), bad, "dimension 0", w},
-      {"shape_2_64", one("{\"dtype\":\"F32\",\"shape\":[18446744073709551616],\"data_offsets\":[0,8]}"), bad, "no JSON object", "offset 8"},
+      {"shape_2_64", one("{\"dtype\":\"F32\",\"shape\":[18446744073709551616],\"data_offsets\":[0,8]}"), bad, "no JSON object",
+       "offset 8"},
       {"shape_product", one("{\"dtype\":\"F32\",\"shape\":[4398046511105,4194304],\"data_offsets\":[0,8]}"), bad, "overflows", w},
-      {"shape_product_0", one("{\"dtype\":\"F32\",\"shape\":[4294967296,4294967296,0],\"data_offsets\":[0,0]}"), bad, "overflows", w},
-      {"bytes_wrap", one("{\"dtype\":\"F64\",\"shape\":[2305843009213693952],\"data_offsets\":[0,0]}"), bad, "its shape and dtype need", w},
+      {"shape_product_0", one("{\"dtype\":\"F32\",\"shape\":[4294967296,4294967296,0],\"data_offsets\":[0,0]}"), bad, "overflows",
+       w},
+      {"bytes_wrap", one("{\"dtype\":\"F64\",\"shape\":[2305843009213693952],\"data_offsets\":[0,0]}"), bad,
+       "its shape and dtype need", w},
       {"shape_too_many", one(shape100), bad, "64 dimensions", w},
       {"no_offsets", one("{\"dtype\":\"F32\",\"shape\":[2]}"), bad, "data_offsets", w},
       {"offsets_one", one("{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[8]}"), bad, "data_offsets", w},
@@ -102,11 +110,14 @@ std::vector<Case> cases() {
       {"offsets_huge", one(f32(2, 18446744073709551608u, 18446744073709551615u)), bad, "8 bytes of data", w},
       {"size_mismatch", one(f32(1, 0, 8)), bad, "has 8 bytes of data", w},
       {"size_mismatch_more", one(f32(3, 0, 8)), bad, "need 3 x 4", w},
-      {"name_twice", safetensors_file("{\"w\":" + f32(1, 0, 4) + ",\"w\":" + f32(1, 4, 8) + "}", "12345678"), bad, "occurs twice", w},
-      {"name_twice_same_data", safetensors_file("{\"w\":" + f32(1, 0, 4) + ",\"w\":" + f32(1, 0, 4) + "}", "1234"), bad, "occurs twice", w},
+      {"name_twice", safetensors_file("{\"w\":" + f32(1, 0, 4) + ",\"w\":" + f32(1, 4, 8) + "}", "12345678"), bad, "occurs twice",
+       w},
+      {"name_twice_same_data", safetensors_file("{\"w\":" + f32(1, 0, 4) + ",\"w\":" + f32(1, 0, 4) + "}", "1234"), bad,
+       "occurs twice", w},
       {"name_empty", safetensors_file("{\"\":" + f32(1, 0, 4) + "}", "1234"), bad, "no valid name", "tensor ''"},
       {"name_nul", safetensors_file("{\"w\\u0000\":" + f32(1, 0, 4) + "}", "1234"), bad, "no valid name", "'w\\x00'"},
-      {"name_65536", safetensors_file("{\"" + std::string(65536, 'n') + "\":" + f32(1, 0, 4) + "}", "1234"), bad, "no valid name", "65536 bytes"},
+      {"name_65536", safetensors_file("{\"" + std::string(65536, 'n') + "\":" + f32(1, 0, 4) + "}", "1234"), bad, "no valid name",
+       "65536 bytes"},
       {"overlap", pair(f32(2, 0, 8), f32(2, 4, 12), 12), bad, "overlaps tensor 'a'", "tensor 'b'"},
       {"overlap_same", pair(f32(1, 0, 4), f32(1, 0, 4), 4), bad, "overlaps tensor", "tensor '"},
       {"gap", pair(f32(1, 0, 4), f32(1, 8, 12), 12), bad, "4 bytes before it", "tensor 'b'"},
@@ -135,7 +146,8 @@ INSTANTIATE_TEST_SUITE_P(Files, HostileSafetensors, testing::ValuesIn(cases()), 
 
 TEST(SafetensorsTruncation, EveryPrefixIsRefused) {
   const std::vector<float> v(16, 1.0f);
-  const std::string file = SafetensorsWriter().tensor("a", {4, 4}, tensor::DType::f32, v).tensor("b", {16}, tensor::DType::f16, v).bytes();
+  const std::string file =
+      SafetensorsWriter().tensor("a", {4, 4}, tensor::DType::f32, v).tensor("b", {16}, tensor::DType::f16, v).bytes();
   for (size_t n = 0; n < file.size(); ++n) {
     const auto r = parse(file.substr(0, n));
     ASSERT_FALSE(r) << n;

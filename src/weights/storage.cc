@@ -41,14 +41,17 @@ Result<Checkpoint::Data> Storage::read(const TensorEntry& t) const {
   if (f->map && t.offset % natural_alignment(t.dtype) == 0) {
     ISO_CHECK_OK(f->file.check_not_shrunk());
     d.view.data = f->map->bytes().data() + t.offset;
-    // The view holds the mapping; when the last holder lets go, the tensor's pages leave this process' memory (the page cache keeps them).
-    d.keep = std::shared_ptr<void>(const_cast<void*>(d.view.data), [f, offset = t.offset, n = t.bytes](void*) { f->map->release(offset, n); });
+    // The view holds the mapping; when the last holder lets go, the tensor's pages leave this process' memory (the page cache
+    // keeps them).
+    d.keep = std::shared_ptr<void>(const_cast<void*>(d.view.data),
+                                   [f, offset = t.offset, n = t.bytes](void*) { f->map->release(offset, n); });
     return d;
   }
   const size_t room = (size_t(t.bytes) + kBufferAlignment) / kBufferAlignment * kBufferAlignment;
   std::unique_ptr<std::byte, Free> buffer(static_cast<std::byte*>(std::aligned_alloc(kBufferAlignment, room)));
   if (!buffer)
-    return fail(Code::resource_exhausted, "no memory for " + std::to_string(t.bytes) + " bytes", f->file.path() + ", tensor " + quote_name(t.name),
+    return fail(Code::resource_exhausted, "no memory for " + std::to_string(t.bytes) + " bytes",
+                f->file.path() + ", tensor " + quote_name(t.name),
                 "free memory, or turn memory mapping on (ATOM_DISABLE_MMAP=false)");
   ISO_CHECK_OK(f->file.read(t.offset, {buffer.get(), size_t(t.bytes)}));
   d.view.data = buffer.get();

@@ -28,20 +28,26 @@ void templates_from_config(const json& config, VocabSource& v) {
   if (it->is_string()) v.chat_template = it->get<std::string>();
   if (!it->is_array()) return;
   for (const json& item : *it) {
-    if (!item.is_object() || !item.contains("name") || !item.contains("template") || !item["name"].is_string() || !item["template"].is_string()) continue;
-    if (item["name"] == "default") v.chat_template = item["template"].get<std::string>();
-    else v.named_templates.emplace_back(item["name"].get<std::string>(), item["template"].get<std::string>());
+    if (!item.is_object() || !item.contains("name") || !item.contains("template") || !item["name"].is_string() ||
+        !item["template"].is_string())
+      continue;
+    if (item["name"] == "default")
+      v.chat_template = item["template"].get<std::string>();
+    else
+      v.named_templates.emplace_back(item["name"].get<std::string>(), item["template"].get<std::string>());
   }
 }
 
 Result<json> optional_object(const std::string& text, const std::string& path) {
   if (text.empty()) return json::object();
   ISO_TRY(json j, parse_json(text, path));
-  if (!j.is_object()) return fail(Code::data_loss, "holds no JSON object", path, "use the file that was published with the model");
+  if (!j.is_object())
+    return fail(Code::data_loss, "holds no JSON object", path, "use the file that was published with the model");
   return j;
 }
 
-/// Templates in files of their own replace those of tokenizer_config.json: chat_template.jinja, the older chat_template.json, further named ones.
+/// Templates in files of their own replace those of tokenizer_config.json: chat_template.jinja, the older chat_template.json,
+/// further named ones.
 Result<void> template_files(const fs::path& dir, VocabSource& v) {
   ISO_TRY(const std::string in_json, optional_file(dir / "chat_template.json", kMaxSmallFile));
   ISO_TRY(const json tree, optional_object(in_json, (dir / "chat_template.json").string()));
@@ -97,7 +103,8 @@ Result<VocabSource> vocab_from_directory(const std::string& directory, const Met
     const char* key;
     int32_t VocabSource::*field;
   };
-  for (const Row& r : {Row{"bos_token_id", &VocabSource::bos_id}, Row{"eos_token_id", &VocabSource::eos_id}, Row{"pad_token_id", &VocabSource::pad_id}})
+  for (const Row& r : {Row{"bos_token_id", &VocabSource::bos_id}, Row{"eos_token_id", &VocabSource::eos_id},
+                       Row{"pad_token_id", &VocabSource::pad_id}})
     for (const json* j : {&generation, &root, &text})
       if (v.*r.field < 0) v.*r.field = first_id(*j, r.key);
   if (text.contains("vocab_size") && text["vocab_size"].is_number_unsigned())

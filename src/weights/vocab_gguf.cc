@@ -36,13 +36,16 @@ class Reader {
 
   Result<void> same_count(const char* name, size_t n) const {
     if (n == v_.tokens.size()) return {};
-    return fail(Code::data_loss, "key " + quote_name(key(name)) + " has " + std::to_string(n) + " elements for " + std::to_string(v_.tokens.size()) + " tokens",
+    return fail(Code::data_loss,
+                "key " + quote_name(key(name)) + " has " + std::to_string(n) + " elements for " +
+                    std::to_string(v_.tokens.size()) + " tokens",
                 m_.source(), kRemedy);
   }
 
   Result<void> tables() {
     ISO_TRY(const auto tokens, m_.strings(key("tokens")));
-    if (tokens.size() > size_t(INT32_MAX)) return fail(Code::unsupported, "the vocabulary has more than 2^31 tokens", m_.source(), kRemedy);
+    if (tokens.size() > size_t(INT32_MAX))
+      return fail(Code::unsupported, "the vocabulary has more than 2^31 tokens", m_.source(), kRemedy);
     v_.tokens.assign(tokens.begin(), tokens.end());
     if (m_.has(key("merges"))) {
       ISO_TRY(const auto merges, m_.strings(key("merges")));
@@ -67,8 +70,10 @@ class Reader {
       int32_t VocabSource::*field;
       bool strict;  // the text layer acts on it; others may name a token that never existed
     };
-    constexpr Row kRows[] = {{"bos_token_id", &VocabSource::bos_id, true},      {"eos_token_id", &VocabSource::eos_id, true},
-                             {"eot_token_id", &VocabSource::eot_id, true},      {"unknown_token_id", &VocabSource::unk_id, false},
+    constexpr Row kRows[] = {{"bos_token_id", &VocabSource::bos_id, true},
+                             {"eos_token_id", &VocabSource::eos_id, true},
+                             {"eot_token_id", &VocabSource::eot_id, true},
+                             {"unknown_token_id", &VocabSource::unk_id, false},
                              {"padding_token_id", &VocabSource::pad_id, false}};
     for (const Row& r : kRows) {
       ISO_TRY(const int64_t id, m_.integer_or(key(r.name), -1));
@@ -76,7 +81,9 @@ class Reader {
       if (valid) v_.*r.field = int32_t(id);
       // Converters write 2^32-1 for "none".
       if (!valid && r.strict && id != -1 && id != 0xffffffff)
-        return fail(Code::data_loss, "key " + quote_name(key(r.name)) + " is " + std::to_string(id) + ", the vocabulary has " + std::to_string(v_.tokens.size()) + " tokens",
+        return fail(Code::data_loss,
+                    "key " + quote_name(key(r.name)) + " is " + std::to_string(id) + ", the vocabulary has " +
+                        std::to_string(v_.tokens.size()) + " tokens",
                     m_.source(), kRemedy);
     }
     return {};

@@ -1,6 +1,8 @@
 // Builds binary content piece by piece, little-endian; for tests that need files of every kind, broken ones included.
 #pragma once
 
+#include <unistd.h>
+
 #include <cstdint>
 #include <cstdio>
 #include <cstring>
@@ -8,7 +10,6 @@
 #include <fstream>
 #include <string>
 #include <string_view>
-#include <unistd.h>
 
 namespace isotope::test {
 
@@ -21,9 +22,15 @@ class Bytes {
     data_.append(b, sizeof v);
     return *this;
   }
-  Bytes& raw(std::string_view s) { data_.append(s); return *this; }
+  Bytes& raw(std::string_view s) {
+    data_.append(s);
+    return *this;
+  }
   Bytes& text(std::string_view s) { return put<uint64_t>(s.size()).raw(s); }  ///< GGUF's string: length and bytes
-  Bytes& pad_to(size_t multiple) { data_.resize((data_.size() + multiple - 1) / multiple * multiple, '\0'); return *this; }
+  Bytes& pad_to(size_t multiple) {
+    data_.resize((data_.size() + multiple - 1) / multiple * multiple, '\0');
+    return *this;
+  }
   size_t size() const { return data_.size(); }
   const std::string& str() const { return data_; }
 
@@ -38,7 +45,10 @@ class TempDir {
     std::string pattern = (std::filesystem::temp_directory_path() / "isotope_test_XXXXXX").string();
     path_ = ::mkdtemp(pattern.data());
   }
-  ~TempDir() { std::error_code ec; std::filesystem::remove_all(path_, ec); }
+  ~TempDir() {
+    std::error_code ec;
+    std::filesystem::remove_all(path_, ec);
+  }
   TempDir(const TempDir&) = delete;
   TempDir& operator=(const TempDir&) = delete;
   const std::string& path() const { return path_; }

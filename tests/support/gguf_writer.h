@@ -75,7 +75,10 @@ class GgufWriter {
     tensor::DType type;
     std::string data;
   };
-  GgufWriter& count_value() { ++n_values_; return *this; }
+  GgufWriter& count_value() {
+    ++n_values_;
+    return *this;
+  }
   template <class T>
   GgufWriter& scalar(std::string_view key, uint32_t type, T v) {
     values_.text(key).put(type).put(v);

@@ -1,0 +1,216 @@
+// isotope inspect: what a model's files hold, without loading the weights.
+#include <fmt/format.h>
+
+#include <cstdio>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "commands.h"
+#include "model_path.h"
+#include "models/config.h"
+#include "weights/checkpoint.h"
+#include "weights/metadata.h"
+#include "weights/summary.h"
+
+namespace isotope::app {
+namespace {
+
+using nlohmann::ordered_json;
+using weights::Checkpoint;
+
+constexpr int64_t kContexts[] = {2048, 8192, 32768};
+
+struct Options {
+  std::string model;
+  bool json = false, tensors = false;
+};
+
+struct ContextMemory {
+  int64_t context = 0, kv_bytes = 0;
+};
+
+/// KV cache of one sequence in bf16: layers with a window keep no more than that many tokens.
+int64_t kv_bytes(const models::ModelConfig& c, int64_t context) {
+  const int64_t token = int64_t{2} * 2 * c.kv_heads * c.head_dim;
+  int64_t bytes = 0;
+  for (const models::LayerConfig& l : c.layer) bytes += token * (l.window > 0 ? std::min(l.window, context) : context);
+  return bytes;
+}
+
+struct Report {
+  std::string path, name, architecture;
+  std::unique_ptr<Checkpoint> files;
+  weights::Summary weights;
+  Result<models::ModelConfig> config = fail(Code::internal, "");  ///< an architecture that cannot run can still be inspected
+  std::vector<ContextMemory> memory;
+};
+
+Result<Report> inspect(const Options& o, const Context& context) {
+  Report r;
+  ISO_TRY(const levers::Levers levers, resolve_levers(context));
+  ISO_TRY(r.path, model_path(o.model, context.environment));
+  ISO_TRY(r.files, weights::open_checkpoint(r.path, levers.loading()));
+  const weights::Metadata& m = r.files->metadata();
+  const bool gguf = r.files->container() == "gguf";
+  r.name = m.text(gguf ? "general.name" : "_name_or_path");
+  if (gguf) r.architecture = m.text("general.architecture");
+  else if (const auto list = m.strings("architectures"); list && !list->empty()) r.architecture = (*list)[0];
+  r.weights = weights::summarize(*r.files);
+  r.config = models::parse_config(*r.files);
+  if (!r.config) return r;
+  std::vector<int64_t> contexts(std::begin(kContexts), std::end(kContexts));
+  std::erase_if(contexts, [&](int64_t n) { return n >= r.config->context_length; });
+  contexts.push_back(r.config->context_length);
+  for (int64_t n : contexts) r.memory.push_back({n, kv_bytes(*r.config, n)});
+  return r;
+}
+
+// ---- for people -----------------------------------------------------------------------------------------------------------------------
+
+std::string size_text(int64_t bytes) {
+  const double b = double(bytes);
+  if (b >= 0x1p30) return fmt::format("{:.2f} GiB", b / 0x1p30);
+  if (b >= 0x1p20) return fmt::format("{:.1f} MiB", b / 0x1p20);
+  return fmt::format("{:.1f} KiB", b / 0x1p10);
+}
+
+std::string count_text(int64_t n) {
+  if (n >= 1'000'000'000) return fmt::format("{:.2f} B", double(n) / 1e9);
+  if (n >= 1'000'000) return fmt::format("{:.1f} M", double(n) / 1e6);
+  return fmt::format("{:.1f} K", double(n) / 1e3);
+}
+
+std::string shape_text(const weights::TensorEntry& t) {
+  std::string s;
+  for (int i = 0; i < t.rank; ++i) s += (i ? std::string(" x ") : std::string()) + std::to_string(t.shape[size_t(i)]);
+  return s;
+}
+
+void print_head(const Report& r) {
+  fmt::print("{}  ({}, {}, {})\n", r.name.empty() ? r.path : r.name, r.architecture, r.weights.file_type, r.files->container());
+  for (const std::string& f : r.files->files()) fmt::print("  file        {}\n", f);
+  fmt::print("  parameters  {}\n", count_text(r.weights.parameters));
+  fmt::print("  weights     {}, {:.2f} bits a weight ({} alone has {:.2f})\n", size_text(r.weights.bytes), r.weights.bits, r.weights.file_type,
+             r.weights.nominal_bits);
+  if (!r.config) return fmt::print("  cannot run: {}\n", r.config.error().message());
+  const models::ModelConfig& c = *r.config;
+  fmt::print("  model       {} layers of {}, {} heads ({} for keys and values) of {}, ffn {}, vocabulary {}, trained context {}\n", c.layers, c.hidden,
+             c.heads, c.kv_heads, c.head_dim, c.ffn, c.vocab, c.context_length);
+}
+
+void print_types(const Report& r) {
+  fmt::print("\nTensors by type\n  {:<10}{:>8}{:>14}{:>14}{:>14}\n", "type", "tensors", "parameters", "bytes", "bits/weight");
+  for (const weights::TypeTotals& t : r.weights.types)
+    fmt::print("  {:<10}{:>8}{:>14}{:>14}{:>14.4g}\n", tensor::format(t.dtype).name, t.tensors, count_text(t.elements), size_text(t.bytes),
+               weights::format_bits(t.dtype));
+}
+
+void print_memory(const Report& r) {
+  if (r.memory.empty()) return;
+  fmt::print("\nMemory for one sequence (KV cache in bf16)\n  {:>10}{:>14}{:>14}\n", "context", "KV cache", "with weights");
+  for (const ContextMemory& m : r.memory) fmt::print("  {:>10}{:>14}{:>14}\n", m.context, size_text(m.kv_bytes), size_text(m.kv_bytes + r.weights.bytes));
+}
+
+void print_metadata(const Report& r) {
+  const weights::Metadata& m = r.files->metadata();
+  fmt::print("\nMetadata\n");
+  for (const std::string& k : m.keys())
+    if (!k.starts_with("tokenizer.chat_template")) fmt::print("  {:<44} {:<16} {}\n", k, m.type_name(k), m.text(k, 80));
+  const VocabSource& v = r.files->vocab();
+  if (!v.chat_template.empty()) fmt::print("\nChat template\n{}\n", v.chat_template);
+  for (const auto& [name, text] : v.named_templates) fmt::print("\nChat template {}\n{}\n", name, text);
+}
+
+void print_tensors(const Report& r) {
+  fmt::print("\nTensors\n");
+  for (const weights::TensorEntry& t : r.files->tensors())
+    fmt::print("  {:<52} {:<8} {:<24} {:>12}  at {} of file {}\n", t.name, tensor::format(t.dtype).name, shape_text(t), size_text(int64_t(t.bytes)), t.offset,
+               t.file);
+}
+
+// ---- for programs ---------------------------------------------------------------------------------------------------------------------
+
+ordered_json metadata_json(const weights::Metadata& m) {
+  if (m.tree()) return *m.tree();
+  ordered_json out = ordered_json::object();
+  for (const std::string& k : m.keys()) {
+    if (m.is_array(k)) out[k] = m.text(k, 4096);
+    else if (const auto b = m.boolean(k)) out[k] = *b;
+    else if (const auto i = m.integer(k); i && m.type_name(k)[0] != 'f') out[k] = *i;
+    else if (const auto n = m.number(k)) out[k] = *n;
+    else out[k] = m.text(k, size_t{1} << 20);
+  }
+  return out;
+}
+
+ordered_json config_json(const models::ModelConfig& c) {
+  return {{"layers", c.layers},     {"hidden", c.hidden}, {"heads", c.heads},      {"kv_heads", c.kv_heads},
+          {"head_dim", c.head_dim}, {"ffn", c.ffn},       {"vocabulary", c.vocab}, {"context_length", c.context_length}};
+}
+
+ordered_json to_json(const Report& r, bool tensors) {
+  ordered_json j = {{"path", r.path},
+                    {"name", r.name},
+                    {"architecture", r.architecture},
+                    {"container", r.files->container()},
+                    {"files", r.files->files()},
+                    {"file_type", r.weights.file_type},
+                    {"parameters", r.weights.parameters},
+                    {"weight_bytes", r.weights.bytes},
+                    {"bits_per_weight", r.weights.bits},
+                    {"nominal_bits_per_weight", r.weights.nominal_bits}};
+  j["config"] = r.config ? config_json(*r.config) : ordered_json();
+  if (!r.config) j["cannot_run"] = r.config.error().message();
+  j["tensors_by_type"] = ordered_json::array();
+  for (const weights::TypeTotals& t : r.weights.types)
+    j["tensors_by_type"].push_back({{"type", tensor::format(t.dtype).name},
+                                    {"tensors", t.tensors},
+                                    {"parameters", t.elements},
+                                    {"bytes", t.bytes},
+                                    {"bits_per_weight", weights::format_bits(t.dtype)}});
+  j["memory"] = ordered_json::array();
+  for (const ContextMemory& m : r.memory)
+    j["memory"].push_back({{"context", m.context}, {"kv_type", "bf16"}, {"kv_bytes", m.kv_bytes}, {"total_bytes", m.kv_bytes + r.weights.bytes}});
+  j["metadata"] = metadata_json(r.files->metadata());
+  j["chat_template"] = r.files->vocab().chat_template;
+  j["named_templates"] = ordered_json::object();
+  for (const auto& [name, text] : r.files->vocab().named_templates) j["named_templates"][name] = text;
+  if (!tensors) return j;
+  j["tensors"] = ordered_json::array();
+  for (const weights::TensorEntry& t : r.files->tensors())
+    j["tensors"].push_back({{"name", t.name},
+                            {"type", tensor::format(t.dtype).name},
+                            {"shape", std::vector<int64_t>(t.shape.begin(), t.shape.begin() + t.rank)},
+                            {"bytes", t.bytes},
+                            {"file", t.file},
+                            {"offset", t.offset}});
+  return j;
+}
+
+int run(const Options& o, const Context& context) {
+  const auto r = inspect(o, context);
+  if (!r) return report(r.error());
+  if (o.json) {
+    fmt::print("{}\n", to_json(*r, o.tensors).dump(2, ' ', false, ordered_json::error_handler_t::replace));
+    return 0;
+  }
+  print_head(*r);
+  print_types(*r);
+  print_memory(*r);
+  print_metadata(*r);
+  if (o.tensors) print_tensors(*r);
+  return 0;
+}
+
+}  // namespace
+
+void add_inspect(CLI::App& app, Context& context) {
+  auto o = std::make_shared<Options>();
+  CLI::App* sub = app.add_subcommand("inspect", "what a model's files hold: metadata, tensors by type, memory by context length, chat template");
+  sub->add_option("model", o->model, "GGUF file, Hugging Face folder or built-in name")->required();
+  sub->add_flag("--json", o->json, "as one JSON object");
+  sub->add_flag("--tensors", o->tensors, "also list every tensor");
+  sub->callback([o, &context] { context.run = [o, &context] { return run(*o, context); }; });
+}
+
+}  // namespace isotope::app
