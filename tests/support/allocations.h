@@ -1,4 +1,5 @@
-// Counts what operator new is asked for. Include it in exactly one file of a test program.
+// Counts what operator new is asked for (nothing under sanitizers, which bring their own). Include it in exactly one file of a
+// test program.
 #pragma once
 
 #include <algorithm>
@@ -10,6 +11,7 @@ namespace isotope::test {
 inline std::atomic<size_t> largest_allocation{0};
 }
 
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
 // Not inlined: the compiler would see malloc behind new and warn of mismatched pairs.
 [[gnu::noinline]] void* operator new(size_t n) {
   size_t seen = isotope::test::largest_allocation;
@@ -19,3 +21,4 @@ inline std::atomic<size_t> largest_allocation{0};
 }
 [[gnu::noinline]] void operator delete(void* p) noexcept { std::free(p); }
 [[gnu::noinline]] void operator delete(void* p, size_t) noexcept { std::free(p); }
+#endif
