@@ -41,8 +41,8 @@ void extend_chain(std::vector<BlockLink>& links, std::span<const int32_t> tokens
   const size_t size = size_t(block_size), blocks = tokens.size() / size;
   if (links.size() >= blocks) return;
   const uint64_t key = process_key();
-  std::vector<int64_t> text(size + 1);  // [parent | tokens]
-  links.reserve(blocks);
+  thread_local std::vector<int64_t> text;  // [parent | tokens]; kept, because decoding sequences come here block by block
+  text.resize(size + 1);
   for (size_t b = links.size(); b < blocks; ++b) {
     for (size_t i = 0; i < size; ++i) text[i + 1] = tokens[b * size + i];
     const bool plain = b == 0 && !seed;

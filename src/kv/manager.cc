@@ -70,6 +70,7 @@ int64_t Manager::claim(SeqBlocks& s, std::span<const int32_t> tokens, int64_t bl
   const int64_t n = blocks ? match(s, tokens, blocks * block_size_).blocks : 0;
   for (int g = 0; g < groups(); ++g) {
     auto& table = s.tables[size_t(g)];
+    table.reserve(size_t(std::max(n, s.expected_blocks)));
     table.assign(size_t(n), -1);
     const int64_t from = window(g) ? std::max<int64_t>(0, n - window_blocks(g)) : 0;
     s.live_from[size_t(g)] = from;

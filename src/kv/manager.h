@@ -29,6 +29,7 @@ struct SeqBlocks {
   bool cacheable = true;                     ///< reads and feeds the prefix cache
   int64_t published = 0;                     ///< blocks already offered to the index
   Counts live_from{};                        ///< per group: first block not given back
+  int64_t expected_blocks = 0;               ///< room to reserve in the tables
   int64_t blocks() const { return tables.empty() ? 0 : int64_t(tables[0].size()); }
 };
 

@@ -1,0 +1,392 @@
+#include "engine/core.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <exception>
+
+#include "base/log.h"
+#include "engine/clock.h"
+
+namespace isotope::engine {
+
+namespace {
+
+constexpr int64_t kPromptLogitBytes = 64 << 20;  ///< prompt logits held at once, whatever the prompt's length
+
+bool more_deserving(const Sequence* a, const Sequence* b) {
+  return a->request.priority != b->request.priority ? a->request.priority < b->request.priority : a->arrival < b->arrival;
+}
+
+void insert_sorted(std::vector<Sequence*>& list, Sequence& s) { list.insert(std::upper_bound(list.begin(), list.end(), &s, more_deserving), &s); }
+
+sched::Limits limits_of(const EngineOptions& o, const kv::Manager& kv, int64_t max_logit_rows) {
+  sched::Limits l{.token_budget = o.max_num_batched_tokens, .max_seqs = o.max_num_seqs, .long_prefill = o.long_prefill_token_threshold,
+                  .max_logit_rows = max_logit_rows, .chunked = o.chunked_prefill, .block_size = o.block_size, .groups = kv.groups()};
+  for (int g = 0; g < kv.groups(); ++g) l.window[size_t(g)] = kv.window(g);
+  return l;
+}
+
+}  // namespace
+
+Core::Core(Parts& p, Board& board, Metrics& metrics, std::atomic<int64_t>& queued)
+    : options_(p.options),
+      runner_(*p.runner),
+      board_(board),
+      metrics_(metrics),
+      queued_(queued),
+      max_logit_rows_(std::max<int64_t>(1, kPromptLogitBytes / int64_t(sizeof(float)) / p.info.vocab)),
+      check_every_step_(p.check_every_step),
+      kv_(p.options.block_size, p.groups, p.options.prefix_caching),
+      builder_(kv_, p.options.max_num_batched_tokens + p.options.max_num_seqs, p.options.max_num_seqs) {
+  input_.limits = limits_of(options_, kv_, max_logit_rows_);
+  workers_.reserve(size_t(runner_.workers()));
+  for (int i = 0; i < runner_.workers(); ++i) workers_.emplace_back(p.info.vocab);
+  for (auto* v : {&running_, &waiting_, &outbox_, &by_ref_}) v->reserve(size_t(options_.max_num_seqs));
+  publish();
+}
+
+void Core::add(std::unique_ptr<Sequence> s) {
+  s->arrival = arrivals_++;
+  insert_sorted(waiting_, *s);
+  const uint64_t id = s->request.id;
+  alive_[id] = std::move(s);
+}
+
+void Core::end(uint64_t id, FinishReason reason, std::optional<Error> error) {
+  const auto it = alive_.find(id);
+  if (it == alive_.end() || it->second->stage == Stage::finished) return;
+  retire(*it->second, reason == FinishReason::none ? FinishReason::abort : reason, std::move(error));
+}
+
+void Core::end_all(FinishReason reason, const Error& error) {
+  while (!running_.empty()) retire(*running_.back(), reason, error);
+  while (!waiting_.empty()) retire(*waiting_.back(), reason, error);
+}
+
+void Core::forget_prefixes() { kv_.forget_prefixes(); }
+
+// ---- planning -----------------------------------------------------------------------------------------------------------------
+
+/// Whether this step might lack blocks; only then is it worth counting what preemption would free.
+bool Core::tight() const {
+  int64_t need = 0;
+  for (const Sequence* s : running_) need += (s->known() + kv_.block_size() - 1) / kv_.block_size() - s->kv.blocks();
+  for (int g = 0; g < kv_.groups(); ++g)
+    if (input_.available[size_t(g)] < need) return true;
+  return false;
+}
+
+void Core::collect_running() {
+  running_states_.clear();
+  const bool count_held = input_.force_preempt || tight();
+  for (Sequence* s : running_) {
+    sched::SeqState state{.ref = int32_t(by_ref_.size()), .computed = s->computed, .known = s->known(), .blocks = s->kv.blocks(),
+                          .all_rows = s->prompt_rows < s->prompt_rows_end(), .fresh = s->fresh};
+    if (count_held) state.held = kv_.held(s->kv);
+    running_states_.push_back(state);
+    by_ref_.push_back(s);
+  }
+}
+
+/// Only as much of the queue's head as this step could admit.
+void Core::collect_waiting() {
+  waiting_states_.clear();
+  int64_t budget = options_.max_num_batched_tokens;
+  for (Sequence* s : waiting_) {
+    if (budget <= 0 || running_.size() + waiting_states_.size() >= size_t(options_.max_num_seqs)) return;
+    const kv::Hit hit = kv_.match(s->kv, s->tokens, s->hit_limit());
+    const int64_t computed = hit.blocks * kv_.block_size();
+    waiting_states_.push_back({.ref = int32_t(by_ref_.size()), .computed = computed, .known = s->known(), .blocks = hit.blocks,
+                               .held = hit.evictable, .all_rows = s->prompt_rows < s->prompt_rows_end()});
+    by_ref_.push_back(s);
+    budget -= s->known() - computed;
+  }
+}
+
+void Core::make_plan() {
+  by_ref_.clear();
+  input_.available = kv_.available();
+  input_.force_preempt = options_.preempt_every > 0 && (stats_.steps + 1) % options_.preempt_every == 0;
+  collect_running();
+  collect_waiting();
+  input_.running = running_states_;
+  input_.waiting = waiting_states_;
+  planner_.plan(input_, plan_);
+}
+
+void Core::apply_preemptions() {
+  for (const int32_t ref : plan_.preempt) {
+    Sequence& s = *by_ref_[size_t(ref)];
+    std::erase(running_, &s);
+    kv_.release(s.kv);
+    s.computed = 0;
+    s.stage = Stage::waiting;
+    ++s.stats.preemptions;
+    ++counts_.preempted;
+    ++stats_.preemptions;
+    insert_sorted(waiting_, s);
+  }
+}
+
+void Core::admit(Sequence& s) {
+  std::erase(waiting_, &s);
+  insert_sorted(running_, s);
+  s.stage = Stage::running;
+  s.fresh = true;
+  const int64_t looked_up = s.known();
+  s.computed = kv_.claim(s.kv, s.tokens, kv_.match(s.kv, s.tokens, s.hit_limit()).blocks) * kv_.block_size();
+  const bool queried = options_.prefix_caching && s.kv.cacheable;
+  if (queried) {
+    stats_.prefix_queries += looked_up;
+    stats_.prefix_hits += s.computed;
+  }
+  metrics_.admitted(s, s.computed, queried);
+  if (s.admitted_ns) return;
+  s.admitted_ns = now_ns_;
+  s.stats.queue_s = seconds_between(s.submitted_ns, now_ns_);
+  s.stats.cached_tokens = s.computed;
+  queued_.fetch_sub(1, std::memory_order_relaxed);
+}
+
+/// All hits are claimed before anybody grows, so that growth never evicts a block that a hit counts on.
+void Core::gather_work() {
+  for (const int32_t ref : plan_.admit) admit(*by_ref_[size_t(ref)]);
+  work_.clear();
+  for (const auto& [ref, tokens] : plan_.work) {
+    Sequence& s = *by_ref_[size_t(ref)];
+    const int64_t n = std::min(tokens, s.known() - s.computed);
+    if (n > 0 && kv_.grow(s.kv, s.computed + n)) work_.push_back({&s, n});
+  }
+}
+
+/// Nothing could be planned although somebody waits. Sizing rules it out; if it happens all the same, one request fails and the rest go on.
+void Core::unstick() {
+  if (++empty_steps_ < 3) return;
+  empty_steps_ = 0;
+  Sequence* s = !running_.empty() ? running_.back() : !waiting_.empty() ? waiting_.front() : nullptr;
+  if (!s) return;
+  base::log(base::LogLevel::error, "request {}: no KV blocks can be found for it", s->request.id);
+  retire(*s, FinishReason::error,
+         Error{Code::resource_exhausted, fmt::format("the KV cache cannot hold this sequence of {} tokens", s->known()), "KV cache",
+               "raise --kv-bytes or lower --max-model-len"});
+}
+
+// ---- one step -----------------------------------------------------------------------------------------------------------------
+
+void Core::step() {
+  now_ns_ = now_ns();
+  counts_ = {};
+  make_plan();
+  apply_preemptions();
+  gather_work();
+  ++stats_.steps;
+  if (work_.empty()) {
+    if (plan_.preempt.empty()) unstick();
+  } else {
+    empty_steps_ = 0;
+    if (run_model()) {
+      read_rows();
+      now_ns_ = now_ns();
+      for (const WorkItem& w : work_) commit(w);
+    }
+  }
+  if (check_every_step_) check_integrity();
+  publish();
+}
+
+bool Core::run_model() {
+  try {
+    auto logits = runner_.forward(builder_.build(work_));
+    if (logits) {
+      logits_ = *logits;
+      return true;
+    }
+    fail_work(logits.error());
+  } catch (const std::exception& e) {
+    fail_work({Code::internal, fmt::format("the forward pass failed: {}", e.what()), "engine", "report this as a defect"});
+  }
+  return false;
+}
+
+void Core::fail_work(const Error& error) {
+  base::log(base::LogLevel::error, "step {}: {}", stats_.steps, error.message());
+  for (const WorkItem& w : work_) retire(*w.seq, FinishReason::error, error);
+}
+
+void Core::read_rows() {
+  parallel_rows_.clear();
+  const auto rows = builder_.logit_rows();
+  for (size_t i = 0; i < rows.size(); ++i) {
+    if (rows[i].sample && rows[i].seq->request.mask) read_row(i, 0);  // masks are promised the engine's thread
+    else parallel_rows_.push_back(i);
+  }
+  runner_.parallel(int64_t(parallel_rows_.size()), [this](int64_t i, int worker) { read_row(parallel_rows_[size_t(i)], worker); });
+}
+
+void Core::read_row(size_t index, int worker) {
+  const LogitRow& r = builder_.logit_rows()[index];
+  Sequence& s = *r.seq;
+  try {
+    const std::span<const float> logits(logits_.row(int64_t(index)), size_t(logits_.cols));
+    if (!r.sample) return score_prompt(r, logits, worker);
+    Worker& w = workers_[size_t(worker)];
+    s.outcome.token = w.sampler.choose(s.row(logits));
+    s.outcome.has_logprob = s.sampling().logprobs >= 0 && s.outcome.token >= 0;
+    if (s.outcome.has_logprob) s.outcome.logprob = sample::logprobs_of(logits, s.outcome.token, s.sampling().logprobs, s.outcome.top[0], w.scratch);
+  } catch (const std::exception& e) {
+    s.outcome.error = Error{Code::internal, fmt::format("sampling failed: {}", e.what()), "engine", "report this as a defect"};
+  }
+}
+
+void Core::score_prompt(const LogitRow& r, std::span<const float> logits, int worker) {
+  Worker& w = workers_[size_t(worker)];
+  Sequence& s = *r.seq;
+  const size_t at = size_t(r.position) + 1;
+  auto& out = s.prompt_logprobs[at];
+  out.clear();
+  const TokenLogprob own = sample::logprobs_of(logits, s.tokens[at], s.sampling().prompt_logprobs, w.top, w.scratch);
+  out.push_back(own);
+  out.insert(out.end(), w.top.begin(), w.top.end());
+}
+
+void Core::commit(const WorkItem& w) {
+  Sequence& s = *w.seq;
+  if (s.computed < s.prompt_tokens) ++s.stats.chunks;
+  s.computed += w.tokens;
+  counts_.tokens += w.tokens;
+  s.prompt_rows = std::max(s.prompt_rows, std::min(s.computed, s.prompt_rows_end()));
+  kv_.commit(s.kv, s.tokens, s.computed);
+  if (s.computed >= s.prompt_tokens && !s.prompt_counted) {
+    s.prompt_counted = true;
+    stats_.prompt_tokens += s.prompt_tokens;
+    metrics_.prompt_done(s);
+  }
+  if (s.outcome.error) return retire(s, FinishReason::error, std::move(s.outcome.error));
+  if (s.computed < s.known()) return;
+  if (s.max_output == 0) return retire(s, FinishReason::length);
+  take_token(s);
+}
+
+void Core::first_or_next_token(Sequence& s) {
+  metrics_.token(s, now_ns_, s.last_token_ns);
+  if (!s.first_token_ns) {
+    s.first_token_ns = now_ns_;
+    s.stats.prefill_s = seconds_between(s.admitted_ns, now_ns_);
+    s.stats.ttft_s = seconds_between(s.submitted_ns, now_ns_);
+  }
+  s.last_token_ns = now_ns_;
+  s.stats.decode_s = seconds_between(s.first_token_ns, now_ns_);
+  ++s.stats.output_tokens;
+  ++stats_.generation_tokens;
+  if (s.outcome.has_logprob) s.stats.cumulative_logprob += double(s.outcome.logprob.logprob);
+}
+
+void Core::take_token(Sequence& s) {
+  const int32_t token = s.outcome.token;
+  s.fresh = false;
+  if (token < 0)
+    return retire(s, FinishReason::error,
+                  Error{Code::invalid_argument, fmt::format("no token is allowed at output position {}", s.output_tokens()),
+                        "allowed_token_ids, bad_words, min_tokens and the grammar together", "relax one of them"});
+  first_or_next_token(s);
+  if (std::binary_search(s.end_tokens.begin(), s.end_tokens.end(), token)) {
+    s.outcome.token = -1;
+    s.outcome.stop_token = token;
+    return retire(s, FinishReason::stop);
+  }
+  s.tokens.push_back(token);
+  if (sample::wants_counts(s.sampling())) s.counts.add_output(token);
+  if (TokenMask* mask = s.request.mask.get()) {
+    if (!mask->accept(token))
+      return retire(s, FinishReason::error, Error{Code::internal, fmt::format("the grammar refused token {} that it had allowed", token), "grammar", "report this as a defect"});
+    if (mask->finished()) return retire(s, FinishReason::stop);
+  }
+  if (s.output_tokens() >= s.max_output) return retire(s, FinishReason::length);
+  tell(s);
+}
+
+// ---- endings and reports --------------------------------------------------------------------------------------------------------
+
+void Core::retire(Sequence& s, FinishReason reason, std::optional<Error> error) {
+  std::erase(s.stage == Stage::running ? running_ : waiting_, &s);
+  kv_.release(s.kv);
+  s.stage = Stage::finished;
+  s.outcome.finish = reason;
+  s.outcome.error = std::move(error);
+  if (!s.admitted_ns) queued_.fetch_sub(1, std::memory_order_relaxed);
+  metrics_.finished(s, reason, now_ns());
+  tell(s);
+}
+
+void Core::tell(Sequence& s) {
+  if (s.reporting) return;
+  s.reporting = true;
+  outbox_.push_back(&s);
+}
+
+void Core::publish() {
+  const kv::BlockPool& pool = kv_.pool(0);
+  stats_.running = int64_t(running_.size());
+  stats_.waiting = int64_t(waiting_.size());
+  stats_.blocks_total = pool.total();
+  stats_.blocks_free = pool.free();
+  stats_.blocks_evictable = pool.evictable();
+  const auto partial = std::count_if(running_.begin(), running_.end(), [](const Sequence* s) { return s->computed < s->prompt_tokens; });
+  metrics_.step(counts_, stats_, partial);
+  counts_ = {};
+  board_.publish(stats_);
+  board_.progress();
+}
+
+void Core::deliver() {
+  for (size_t i = 0; i < outbox_.size(); ++i) deliver_one(*outbox_[i]);
+  outbox_.clear();
+}
+
+void Core::deliver_one(Sequence& s) {
+  const Outcome& o = s.outcome;
+  TokenEvent e{.id = s.request.id, .finish = o.finish, .stop_token = o.stop_token, .error = o.error};
+  if (o.token >= 0 && !o.error) e.tokens = {&o.token, 1};
+  if (o.has_logprob) {
+    e.logprobs = {&o.logprob, 1};
+    e.top_logprobs = o.top;
+  }
+  if (s.wants_prompt_logprobs() && !s.prompt_reported && s.prompt_counted) {
+    s.prompt_reported = true;
+    e.prompt_logprobs = s.prompt_logprobs;
+  }
+  const bool last = o.finish != FinishReason::none;
+  if (last) board_.close(s.request.id, s.stats);
+  else board_.update(s.request.id, s.stats);
+  bool failed = false;
+  try {
+    s.request.sink(e);
+  } catch (const std::exception& x) {
+    failed = true;
+    base::log(base::LogLevel::error, "request {}: its sink threw: {}", s.request.id, x.what());
+  } catch (...) {
+    failed = true;
+    base::log(base::LogLevel::error, "request {}: its sink threw", s.request.id);
+  }
+  s.reporting = false;
+  s.outcome.token = s.outcome.stop_token = -1;
+  s.outcome.has_logprob = false;
+  if (last) {
+    alive_.erase(s.request.id);
+  } else if (failed) {  // nobody listens any more
+    s.request.sink = [](const TokenEvent&) {};
+    retire(s, FinishReason::abort);
+  }
+}
+
+void Core::check_integrity() {
+  std::vector<const kv::SeqBlocks*> all;
+  for (const auto& [id, s] : alive_) all.push_back(&s->kv);
+  if (const char* wrong = kv_.check_integrity(all)) {
+    metrics_.integrity_error();
+    base::log(base::LogLevel::error, "KV bookkeeping is inconsistent: {}", wrong);
+  }
+}
+
+}  // namespace isotope::engine

@@ -1,0 +1,98 @@
+// The state that the loop thread owns, and one step of it: plan, build, forward, sample, commit, tell.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <unordered_map>
+#include <vector>
+
+#include "engine/batch_builder.h"
+#include "engine/board.h"
+#include "engine/metrics.h"
+#include "engine/parts.h"
+#include "engine/sequence.h"
+#include "kv/manager.h"
+#include "sample/sampler.h"
+#include "sched/plan.h"
+
+namespace isotope::engine {
+
+class Core {
+ public:
+  /// `queued` counts requests that were accepted and never admitted.
+  Core(Parts&, Board&, Metrics&, std::atomic<int64_t>& queued);
+
+  void add(std::unique_ptr<Sequence>);
+  /// Ends one request now; unknown ids are ignored.
+  void end(uint64_t id, FinishReason, std::optional<Error> = {});
+  void end_all(FinishReason, const Error&);
+  void forget_prefixes();
+  bool idle() const { return alive_.empty(); }
+  void step();
+  /// Calls the sinks of all requests that have something to tell. Outside of it no sink is called.
+  void deliver();
+  /// Compares all KV counts; logs and counts what is wrong.
+  void check_integrity();
+  void publish();
+
+ private:
+  void collect_running();
+  void collect_waiting();
+  bool tight() const;
+  void make_plan();
+  void apply_preemptions();
+  void admit(Sequence&);
+  void gather_work();
+  void unstick();
+  bool run_model();
+  void read_rows();
+  void read_row(size_t index, int worker);
+  void score_prompt(const LogitRow&, std::span<const float> logits, int worker);
+  void commit(const WorkItem&);
+  void take_token(Sequence&);
+  void first_or_next_token(Sequence&);
+  void retire(Sequence&, FinishReason, std::optional<Error> = {});
+  void tell(Sequence&);
+  void deliver_one(Sequence&);
+  void fail_work(const Error&);
+
+  EngineOptions options_;
+  Runner& runner_;
+  Board& board_;
+  Metrics& metrics_;
+  std::atomic<int64_t>& queued_;
+  int64_t max_logit_rows_;
+  bool check_every_step_;
+
+  kv::Manager kv_;
+  sched::Planner planner_;
+  sched::Input input_;
+  sched::StepPlan plan_;
+  std::vector<sched::SeqState> running_states_, waiting_states_;
+  std::vector<Sequence*> by_ref_;   ///< what SeqState::ref points into
+  BatchBuilder builder_;
+  std::vector<WorkItem> work_;
+  tensor::Tensor logits_;
+  std::vector<size_t> parallel_rows_;
+
+  struct Worker {
+    explicit Worker(int64_t vocab) : sampler(vocab) {}
+    sample::Sampler sampler;
+    std::vector<sample::Item> scratch;
+    std::vector<TokenLogprob> top;
+  };
+  std::vector<Worker> workers_;
+
+  std::unordered_map<uint64_t, std::unique_ptr<Sequence>> alive_;
+  std::vector<Sequence*> running_, waiting_;  ///< by priority, then arrival
+  std::vector<Sequence*> outbox_;
+  uint64_t arrivals_ = 0;
+  int empty_steps_ = 0;
+  int64_t now_ns_ = 0;
+  StepCounts counts_;
+  EngineStats stats_;
+};
+
+}  // namespace isotope::engine

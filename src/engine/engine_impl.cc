@@ -1,0 +1,159 @@
+#include "engine/engine_impl.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <random>
+
+#include "base/hash.h"
+#include "base/log.h"
+#include "engine/clock.h"
+#include "engine/validate.h"
+
+namespace isotope::engine {
+
+namespace {
+
+constexpr int64_t kCheckEveryNs = 60'000'000'000;  ///< an idle engine recounts its blocks, but not after every request
+
+uint64_t draw_seed() {
+  std::random_device d;
+  return (uint64_t(d()) << 32 | d()) >> 1;  // fits a signed integer of any client
+}
+
+std::unique_ptr<Sequence> make_sequence(Request r, const ModelInfo& info, const EngineOptions& options) {
+  auto s = std::make_unique<Sequence>(std::move(r));
+  const SamplingParams& p = s->sampling();
+  s->submitted_ns = now_ns();
+  s->max_output = p.max_tokens;
+  s->tokens.reserve(size_t(s->prompt_tokens + s->max_output));
+  s->seed = p.seed ? *p.seed : draw_seed();
+  s->end_tokens = p.stop_token_ids;
+  if (!p.ignore_eos) s->end_tokens.insert(s->end_tokens.end(), info.eos_ids.begin(), info.eos_ids.end());
+  std::erase_if(s->end_tokens, [&](int32_t id) { return id < 0 || id >= info.vocab; });
+  std::sort(s->end_tokens.begin(), s->end_tokens.end());
+  if (sample::wants_counts(p))
+    for (const int32_t t : s->tokens) s->counts.add_prompt(t);
+  if (s->wants_prompt_logprobs()) s->prompt_logprobs.resize(size_t(s->prompt_tokens));
+  s->kv.expected_blocks = (s->prompt_tokens + s->max_output) / options.block_size + 1;
+  s->kv.links.reserve(size_t(s->kv.expected_blocks));
+  s->kv.cacheable = s->request.use_prefix_cache;
+  s->kv.seed = base::cache_seed({.salt = s->request.cache_salt});
+  if (options.prefix_caching && s->kv.cacheable) base::extend_chain(s->kv.links, s->tokens, options.block_size, s->kv.seed);
+  s->stats = {.prompt_tokens = s->prompt_tokens, .seed = s->seed};
+  return s;
+}
+
+}  // namespace
+
+EngineImpl::EngineImpl(Parts parts)
+    : parts_(std::move(parts)),
+      metrics_(parts_.info, parts_.options, parts_.groups.front().blocks),
+      core_(parts_, board_, metrics_, queued_) {
+  thread_ = std::thread([this] { loop(); });
+}
+
+EngineImpl::~EngineImpl() { shutdown(0); }
+
+Result<void> EngineImpl::submit(Request r) {
+  if (closing_) {
+    metrics_.rejected("shutting_down");
+    return fail(Code::unavailable, "the engine is shutting down", "engine", "send the request to another server");
+  }
+  if (auto ok = validate(r, parts_.info); !ok) {
+    metrics_.rejected("invalid");
+    return ok;
+  }
+  return enqueue(make_sequence(std::move(r), parts_.info, parts_.options));
+}
+
+Result<void> EngineImpl::enqueue(std::unique_ptr<Sequence> s) {
+  const uint64_t id = s->request.id;
+  const std::lock_guard lock(door_);
+  if (closed_) {
+    metrics_.rejected("shutting_down");
+    return fail(Code::unavailable, "the engine is shutting down", "engine", "send the request to another server");
+  }
+  if (queued_.load(std::memory_order_relaxed) >= parts_.options.max_queue) {
+    metrics_.rejected("queue_full");
+    return fail(Code::resource_exhausted, fmt::format("{} requests are waiting already", parts_.options.max_queue), "--max-queue",
+                "retry in a moment, or raise --max-queue");
+  }
+  if (!board_.open(id, s->stats)) {
+    metrics_.rejected("duplicate_id");
+    return fail(Code::invalid_argument, fmt::format("a request with id {} is alive", id), "request field 'id'", "choose another id");
+  }
+  queued_.fetch_add(1, std::memory_order_relaxed);
+  inbox_.put(std::move(s));
+  return {};
+}
+
+void EngineImpl::finish(uint64_t id, FinishReason reason) { inbox_.put(End{id, reason}); }
+
+Result<void> EngineImpl::reset_prefix_cache() {
+  inbox_.put(ForgetPrefixes{});
+  return {};
+}
+
+void EngineImpl::shutdown(double drain_s) {
+  {
+    const std::lock_guard lock(door_);
+    closed_ = true;
+    closing_ = true;
+  }
+  const int64_t wait_ns = int64_t(std::clamp(drain_s, 0.0, 1e9) * 1e9), deadline = now_ns() + wait_ns;
+  int64_t before = deadline_ns_.load();
+  while (deadline < before && !deadline_ns_.compare_exchange_weak(before, deadline)) {
+  }
+  inbox_.poke();
+  if (std::this_thread::get_id() == thread_.get_id()) return;  // called from a sink: the loop ends by itself
+  const std::lock_guard lock(join_);
+  if (thread_.joinable()) thread_.join();
+}
+
+void EngineImpl::handle(Message&& m) {
+  if (auto* s = std::get_if<std::unique_ptr<Sequence>>(&m)) core_.add(std::move(*s));
+  else if (auto* e = std::get_if<End>(&m)) core_.end(e->id, e->reason);
+  else core_.forget_prefixes();
+}
+
+void EngineImpl::guarded_step() {
+  try {
+    core_.step();
+  } catch (const std::exception& e) {
+    base::log(base::LogLevel::error, "a step failed: {}", e.what());
+    core_.end_all(FinishReason::error, {Code::internal, fmt::format("a step of the engine failed: {}", e.what()), "engine", "report this as a defect"});
+  }
+}
+
+void EngineImpl::on_idle() {
+  core_.publish();
+  if (now_ns() < next_check_ns_) return;
+  next_check_ns_ = now_ns() + kCheckEveryNs;
+  core_.check_integrity();
+}
+
+void EngineImpl::loop() noexcept {
+  for (;;) {
+    const bool closing = closing_;  // read before the drain: what was accepted before closing is in the box by now
+    inbox_.drain([this](Message&& m) { handle(std::move(m)); });
+    core_.deliver();
+    if (core_.idle()) {
+      on_idle();
+      if (closing) return;
+      inbox_.wait();
+      continue;
+    }
+    if (closing && now_ns() >= deadline_ns_) {
+      core_.end_all(FinishReason::abort, {Code::unavailable, "the engine is shutting down", "engine", "send the request to another server"});
+      core_.deliver();
+      continue;
+    }
+    guarded_step();
+    core_.deliver();
+  }
+}
+
+std::unique_ptr<Engine> make_engine(Parts parts) { return std::make_unique<EngineImpl>(std::move(parts)); }
+
+}  // namespace isotope::engine

@@ -1,0 +1,183 @@
+#include "engine/metrics.h"
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+
+#include "engine/clock.h"
+
+namespace isotope::engine {
+
+namespace {
+
+using telemetry::Kind;
+using telemetry::Row;
+
+constexpr std::string_view kReasons[] = {"stop", "length", "abort", "error", "repetition"};
+constexpr std::string_view kSources[] = {"local_compute", "local_cache_hit", "external_kv_transfer"};
+constexpr std::string_view kRejections[] = {"queue_full", "invalid", "shutting_down", "duplicate_id"};
+constexpr double kTtft[] = {.001, .005, .01, .02, .04, .06, .08, .1, .25, .5, .75, 1, 2.5, 5, 7.5, 10, 20, 40, 80, 160, 640, 2560};
+constexpr double kPerToken[] = {.01, .025, .05, .075, .1, .15, .2, .3, .4, .5, .75, 1, 2.5, 5, 7.5, 10, 20, 40, 80};
+constexpr double kLatency[] = {.3, .5, .8, 1, 1.5, 2, 2.5, 5, 10, 15, 20, 30, 40, 50, 60, 120, 240, 480, 960, 1920, 7680};
+constexpr double kTokens[] = {1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10000, 20000, 50000, 100000};
+constexpr double kStepTokens[] = {1, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192, 16384};
+constexpr double kSmall[] = {1, 2, 5, 10, 20};
+
+// One row for each metric; the enumerators name the rows in order.
+enum RowId : size_t {
+  kRunning, kWaiting, kUsage, kPrefixQueries, kPrefixHits, kPreemptions, kPromptTokens, kPromptBySource, kPromptCached, kGenerationTokens,
+  kSuccess, kRejected, kTtftSeconds, kItl, kTpot, kE2e, kQueue, kInference, kPrefill, kDecode, kRequestPrompt, kRequestGeneration, kIteration,
+  kParamsN, kParamsMax, kMaxGeneration, kRequestPreemptions, kPrefillComputed,
+  kAtomSnapshot, kAtomRefresh, kAtomRefreshErrors, kAtomRunning, kAtomWaiting, kAtomPartial, kAtomUsed, kAtomFree, kAtomTotal, kAtomIndexed, kAtomUsage, kAtomHitRatio,
+  kAtomFinished, kAtomPrompt, kAtomGeneration, kAtomPreemptions, kAtomCacheRequests, kAtomCached, kAtomFull, kIntegrity, kRowCount
+};
+
+constexpr Row plain(std::string_view name, Kind kind, std::string_view help) { return {name, kind, help, {}, {}, {}, false}; }
+constexpr Row hist(std::string_view name, std::string_view help, std::span<const double> buckets) {
+  return {name, Kind::histogram, help, {}, {}, buckets};
+}
+
+constexpr std::array<Row, kRowCount> kRows = {{
+    {"vllm:num_requests_running", Kind::gauge, "Requests in execution."},
+    {"vllm:num_requests_waiting", Kind::gauge, "Requests waiting to be admitted."},
+    {"vllm:kv_cache_usage_perc", Kind::gauge, "Share of KV blocks in use, 0 to 1."},
+    {"vllm:prefix_cache_queries", Kind::counter, "Tokens looked up in the prefix cache."},
+    {"vllm:prefix_cache_hits", Kind::counter, "Tokens found in the prefix cache."},
+    {"vllm:num_preemptions", Kind::counter, "Preemptions."},
+    {"vllm:prompt_tokens", Kind::counter, "Prompt tokens of requests whose prompt is complete."},
+    {"vllm:prompt_tokens_by_source", Kind::counter, "Prompt tokens by where their KV came from; adds up to prompt_tokens.", "source", kSources},
+    {"vllm:prompt_tokens_cached", Kind::counter, "Prompt tokens whose KV came from a cache."},
+    {"vllm:generation_tokens", Kind::counter, "Generated tokens."},
+    {"vllm:request_success", Kind::counter, "Finished requests.", "finished_reason", kReasons},
+    {"vllm:admission_rejections", Kind::counter, "Requests that were refused.", "reason", kRejections},
+    hist("vllm:time_to_first_token_seconds", "From submission to the first token.", kTtft),
+    hist("vllm:inter_token_latency_seconds", "Between two tokens of a request.", kPerToken),
+    hist("vllm:request_time_per_output_token_seconds", "Mean time per output token after the first, per request.", kPerToken),
+    hist("vllm:e2e_request_latency_seconds", "From submission to the end.", kLatency),
+    hist("vllm:request_queue_time_seconds", "From submission to admission.", kLatency),
+    hist("vllm:request_inference_time_seconds", "From admission to the end.", kLatency),
+    hist("vllm:request_prefill_time_seconds", "From admission to the first token.", kLatency),
+    hist("vllm:request_decode_time_seconds", "From the first token to the end.", kLatency),
+    hist("vllm:request_prompt_tokens", "Prompt tokens of a request.", kTokens),
+    hist("vllm:request_generation_tokens", "Generated tokens of a request.", kTokens),
+    hist("vllm:iteration_tokens_total", "Tokens computed in a step.", kStepTokens),
+    hist("vllm:request_params_n", "Choices asked for; each choice is a request here.", kSmall),
+    hist("vllm:request_params_max_tokens", "max_tokens of a request.", kTokens),
+    hist("vllm:request_max_num_generation_tokens", "Tokens a request could generate.", kTokens),
+    hist("vllm:request_num_preemptions", "Preemptions of a request.", kSmall),
+    hist("vllm:request_prefill_kv_computed_tokens", "Prompt tokens of a request that were computed.", kTokens),
+    plain("atom:metrics_snapshot_available", Kind::gauge, "1 once the engine has published numbers."),
+    plain("atom:metrics_last_refresh_timestamp_seconds", Kind::gauge, "Unix time of the last step."),
+    plain("atom:metrics_refresh_errors", Kind::counter, "Failures to refresh the numbers."),
+    plain("atom:requests_running", Kind::gauge, "Requests in execution."),
+    plain("atom:requests_waiting", Kind::gauge, "Requests waiting to be admitted."),
+    plain("atom:requests_partial_prefill", Kind::gauge, "Requests in the middle of their prompt."),
+    plain("atom:kv_cache_blocks_used", Kind::gauge, "KV blocks in use (first group)."),
+    plain("atom:kv_cache_blocks_free", Kind::gauge, "KV blocks free or evictable (first group)."),
+    plain("atom:kv_cache_blocks_total", Kind::gauge, "KV blocks (first group)."),
+    plain("atom:kv_cache_blocks_indexed", Kind::gauge, "KV blocks that hold a prefix and can be evicted (first group)."),
+    plain("atom:kv_cache_usage_ratio", Kind::gauge, "Share of KV blocks in use, 0 to 1."),
+    plain("atom:prefix_cache_hit_ratio", Kind::gauge, "Hit tokens by looked-up tokens, since the start."),
+    plain("atom:requests_finished", Kind::counter, "Finished requests."),
+    plain("atom:prompt_tokens", Kind::counter, "Prompt tokens."),
+    plain("atom:generation_tokens", Kind::counter, "Generated tokens."),
+    plain("atom:preemptions", Kind::counter, "Preemptions."),
+    plain("atom:prefix_cache_requests", Kind::counter, "Requests that were looked up in the prefix cache."),
+    plain("atom:prefix_cache_cached_tokens", Kind::counter, "Tokens found in the prefix cache."),
+    plain("atom:prefix_cache_full_tokens", Kind::counter, "Tokens looked up in the prefix cache."),
+    plain("isotope:kv_integrity_errors", Kind::counter, "Inconsistencies found in the KV bookkeeping; always 0."),
+}};
+
+size_t reason_index(FinishReason r) {
+  switch (r) {
+    case FinishReason::stop: return 0;
+    case FinishReason::length: return 1;
+    case FinishReason::error: return 3;
+    default: return 2;
+  }
+}
+
+}  // namespace
+
+Metrics::Metrics(const ModelInfo& info, const EngineOptions& options, int64_t blocks)
+    : registry_(kRows, {{"model_name", info.name}, {"engine", "0"}}),
+      info_(telemetry::info_metric("vllm:cache_config_info", "Configuration of the KV cache.",
+                                   {{"engine", "0"},
+                                    {"block_size", std::to_string(options.block_size)},
+                                    {"num_gpu_blocks", std::to_string(blocks)},
+                                    {"num_cpu_blocks", std::to_string(blocks)},
+                                    {"enable_prefix_caching", options.prefix_caching ? "True" : "False"},
+                                    {"gpu_memory_utilization", telemetry::number_text(options.memory_fraction)}})) {}
+
+void Metrics::admitted(const Sequence& s, int64_t hit_tokens, bool queried) {
+  if (!queried) return;
+  registry_.add(kPrefixQueries, double(s.known()));
+  registry_.add(kAtomFull, double(s.known()));
+  registry_.add(kPrefixHits, double(hit_tokens));
+  registry_.add(kAtomCached, double(hit_tokens));
+  registry_.add(kAtomCacheRequests);
+}
+
+void Metrics::prompt_done(const Sequence& s) {
+  const double prompt = double(s.prompt_tokens), cached = double(s.stats.cached_tokens);
+  registry_.add(kPromptTokens, prompt);
+  registry_.add(kAtomPrompt, prompt);
+  registry_.add(kPromptBySource, prompt - cached, 0);
+  registry_.add(kPromptBySource, cached, 1);
+  registry_.add(kPromptCached, cached);
+}
+
+void Metrics::token(const Sequence& s, int64_t now, int64_t previous) {
+  registry_.add(kGenerationTokens);
+  registry_.add(kAtomGeneration);
+  if (previous) registry_.observe(kItl, seconds_between(previous, now));
+  else registry_.observe(kTtftSeconds, seconds_between(s.submitted_ns, now));
+}
+
+void Metrics::finished(const Sequence& s, FinishReason reason, int64_t now) {
+  const RequestStats& st = s.stats;
+  registry_.add(kSuccess, 1, reason_index(reason));
+  registry_.add(kAtomFinished);
+  registry_.observe(kE2e, seconds_between(s.submitted_ns, now));
+  registry_.observe(kQueue, st.queue_s);
+  if (s.admitted_ns) registry_.observe(kInference, seconds_between(s.admitted_ns, now));
+  if (s.first_token_ns) {
+    registry_.observe(kPrefill, st.prefill_s);
+    registry_.observe(kDecode, st.decode_s);
+  }
+  if (st.output_tokens > 1) registry_.observe(kTpot, st.decode_s / double(st.output_tokens - 1));
+  registry_.observe(kRequestPrompt, double(st.prompt_tokens));
+  registry_.observe(kRequestGeneration, double(st.output_tokens));
+  registry_.observe(kParamsN, 1);
+  registry_.observe(kParamsMax, double(s.sampling().max_tokens));
+  registry_.observe(kMaxGeneration, double(s.max_output));
+  registry_.observe(kRequestPreemptions, double(st.preemptions));
+  registry_.observe(kPrefillComputed, double(st.prompt_tokens - st.cached_tokens));
+}
+
+void Metrics::rejected(std::string_view reason) {
+  const auto* it = std::find(std::begin(kRejections), std::end(kRejections), reason);
+  if (it != std::end(kRejections)) registry_.add(kRejected, 1, size_t(it - std::begin(kRejections)));
+}
+
+void Metrics::step(const StepCounts& c, const EngineStats& s, int64_t partial_prefills) {
+  if (c.tokens) registry_.observe(kIteration, double(c.tokens));
+  registry_.add(kPreemptions, double(c.preempted));
+  registry_.add(kAtomPreemptions, double(c.preempted));
+  const double total = double(s.blocks_total), available = double(s.blocks_free + s.blocks_evictable);
+  const double usage = total > 0 ? (total - available) / total : 0;
+  const std::pair<RowId, double> gauges[] = {
+      {kRunning, double(s.running)}, {kWaiting, double(s.waiting)}, {kUsage, usage}, {kAtomRunning, double(s.running)},
+      {kAtomWaiting, double(s.waiting)}, {kAtomPartial, double(partial_prefills)}, {kAtomUsed, total - available}, {kAtomFree, available},
+      {kAtomTotal, total}, {kAtomIndexed, double(s.blocks_evictable)}, {kAtomUsage, usage}, {kAtomSnapshot, 1},
+      {kAtomHitRatio, s.prefix_queries ? double(s.prefix_hits) / double(s.prefix_queries) : 0},
+      {kAtomRefresh, std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count()}};
+  for (const auto& [row, value] : gauges) registry_.set(row, value);
+}
+
+void Metrics::integrity_error() { registry_.add(kIntegrity); }
+int64_t Metrics::integrity_errors() const { return int64_t(registry_.value(kIntegrity)); }
+
+std::string Metrics::prometheus() const { return registry_.prometheus() + info_; }
+
+}  // namespace isotope::engine

@@ -1,0 +1,25 @@
+// An engine put together from parts; Engine::open makes them from files, tests make them by hand.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "engine/runner.h"
+#include "isotope/engine.h"
+#include "kv/manager.h"
+
+namespace isotope::engine {
+
+struct Parts {
+  EngineOptions options;
+  ModelInfo info;                       ///< vocab and max_model_len are what requests are validated against
+  VocabSource vocab;
+  std::vector<kv::GroupConfig> groups;  ///< sized so that one sequence of max_model_len fits
+  std::unique_ptr<Runner> runner;
+  bool check_every_step = false;        ///< tests: kv::Manager::check_integrity after each step
+};
+
+/// Starts the loop thread.
+std::unique_ptr<Engine> make_engine(Parts);
+
+}  // namespace isotope::engine

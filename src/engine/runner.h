@@ -1,0 +1,26 @@
+// What the loop needs of a model: one forward pass over a flat batch. Real models come through ModelRunner; the engine's own tests bring a
+// runner whose logits are a function of the tokens it finds through the block tables.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+
+#include "isotope/result.h"
+#include "ops/batch.h"
+#include "tensor/tensor.h"
+
+namespace isotope::engine {
+
+class Runner {
+ public:
+  virtual ~Runner() = default;
+  /// Logits [R, V] of batch.logit_rows, valid until the next call. Called on the engine's thread only.
+  virtual Result<tensor::Tensor> forward(const ops::Batch&) = 0;
+  /// Calls f(i, worker) once for each i in [0, n), spread over workers() threads; returns when all are done. f must not throw.
+  virtual void parallel(int64_t n, const std::function<void(int64_t i, int worker)>& f) {
+    for (int64_t i = 0; i < n; ++i) f(i, 0);
+  }
+  virtual int workers() const { return 1; }
+};
+
+}  // namespace isotope::engine
