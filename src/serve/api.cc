@@ -1,0 +1,147 @@
+#include "serve/api.h"
+
+#include <algorithm>
+#include <ctime>
+#include <utility>
+
+namespace isotope::serve {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double seconds_since(Clock::time_point t) { return std::chrono::duration<double>(Clock::now() - t).count(); }
+
+// Takes as long for a wrong key as for a right one of the same length.
+bool same_secret(std::string_view a, std::string_view b) {
+  unsigned char difference = a.size() == b.size() ? 0 : 1;
+  for (size_t i = 0; i < a.size(); ++i) difference = static_cast<unsigned char>(difference | (a[i] ^ (b.empty() ? 'x' : b[i % b.size()])));
+  return difference == 0;
+}
+
+bool json_content(std::string_view type) {
+  type = type.substr(0, type.find(';'));
+  while (!type.empty() && type.back() == ' ') type.remove_suffix(1);
+  std::string lower(type);
+  std::transform(lower.begin(), lower.end(), lower.begin(), [](unsigned char c) { return char(std::tolower(c)); });
+  return lower.empty() || lower == "application/json" || lower == "text/json" || lower.ends_with("+json");
+}
+
+}  // namespace
+
+ApiHandler::ApiHandler(ApiOptions options) : options_(std::move(options)), created_(std::time(nullptr)) {}
+
+void ApiHandler::loading(const std::string& phase) {
+  const std::lock_guard lock(phase_mutex_);
+  phase_ = phase;
+}
+
+void ApiHandler::ready(Frontend& front) { front_.store(&front, std::memory_order_release); }
+void ApiHandler::drain() { draining_ = true; }
+
+const std::string& ApiHandler::model_id() const {
+  return options_.served_names.empty() ? front()->engine().info().name : options_.served_names.front();
+}
+
+bool ApiHandler::authorized(const HttpCall& call) const {
+  if (options_.api_keys.empty()) return true;
+  std::string_view key = call.header("x-api-key");
+  const std::string_view bearer = call.header("authorization");
+  if (bearer.size() > 7 && (bearer.starts_with("Bearer ") || bearer.starts_with("bearer "))) key = bearer.substr(7);
+  bool found = false;
+  for (const std::string& k : options_.api_keys) found |= same_secret(key, k);
+  return found;
+}
+
+HttpResponse ApiHandler::refusal(int status, const std::string& what, const std::string& remedy) const {
+  ApiError e(Error{Code::invalid_argument, what, {}, remedy});
+  e.status = status;
+  return error_response(e);
+}
+
+Api<Json> ApiHandler::body_of(const HttpCall& call) const {
+  const std::string_view type = call.header("content-type");
+  if (!json_content(type)) {
+    return tl::unexpected(Error{Code::invalid_argument, "the body's content type is " + shown(Json(std::string(type))), "header Content-Type",
+                                "send application/json"});
+  }
+  ISO_TRY(auto body, parse_json(call.body));
+  if (!body.is_object()) {
+    return tl::unexpected(Error{Code::invalid_argument, "the body must be a JSON object, it is " + shown(body), {}, "send {\"…\": …}"});
+  }
+  return body;
+}
+
+Result<void> ApiHandler::check_model(const Json& body) const {
+  ISO_TRY(const auto name, Fields(body).string("model"));
+  if (!name || *name == model_id()) return {};
+  const auto& names = options_.served_names;
+  if (std::find(names.begin(), names.end(), *name) != names.end()) return {};
+  return tl::unexpected(field_error("model", "the model " + shown(Json(*name)) + " does not exist", "this server has " + shown(Json(model_id())),
+                                    Code::not_found));
+}
+
+void ApiHandler::call_started() {
+  metrics_.call_started();
+  const std::lock_guard lock(busy_mutex_);
+  if (busy_calls_++ == 0) busy_since_ = Clock::now();
+}
+
+void ApiHandler::call_ended(const Call& call, const Job& job, Outcome outcome, double seconds) {
+  metrics_.call_ended(outcome == Outcome::abandoned, call.spec.n, call.spec.prompts.empty() ? 0 : call.spec.prompts[0].max_tokens);
+  {
+    const std::lock_guard lock(busy_mutex_);
+    --busy_calls_;
+  }
+  if (!options_.request_log) return;
+  const Usage u = job.usage();
+  static constexpr const char* kOutcomes[] = {"completed", "failed", "abandoned"};
+  options_.request_log({{"time", std::time(nullptr)},
+                        {"id", call.id},
+                        {"endpoint", call.chat ? "chat.completions" : "completions"},
+                        {"stream", call.stream},
+                        {"outcome", kOutcomes[size_t(outcome)]},
+                        {"prompt_tokens", u.prompt_tokens},
+                        {"cached_tokens", u.cached_tokens},
+                        {"completion_tokens", u.completion_tokens},
+                        {"seconds", seconds}});
+}
+
+// Work is under way, and neither has a step ended nor has the work only just begun.
+double ApiHandler::stalled_for(double last_step_age) const {
+  const std::lock_guard lock(busy_mutex_);
+  return busy_calls_ == 0 ? 0 : std::min(last_step_age, seconds_since(busy_since_));
+}
+
+Reply ApiHandler::generate(HttpCall& http, bool chat) {
+  if (draining_) return error_response(Error{Code::unavailable, "the server is shutting down", {}, "send the request to another server"});
+  const auto begin = Clock::now();
+  Frontend& f = *front();
+  auto parsed = [&]() -> Api<Call> {
+    ISO_TRY(const Json body, body_of(http));
+    ISO_CHECK_OK(check_model(body));
+    return chat ? parse_chat(body, f, options_.limits) : parse_completion(body, f, options_.limits);
+  }();
+  if (!parsed) return error_response(parsed.error());
+  Call call = *std::move(parsed);
+  std::string asked(http.header("x-request-id"));
+  if (asked.empty() || asked.size() > 256) asked = random_id();
+  call.id = (chat ? "chatcmpl-" : "cmpl-") + (call.id.empty() ? asked : call.id);
+  call.model = model_id();
+  call.created = std::time(nullptr);
+  if (http.header("x-isotope-timings") == "1") call.timings = true;
+
+  AnswerOptions options{.mailbox_bytes = options_.mailbox_bytes};
+  options.ended = [this, begin](const Call& c, const Job& job, Outcome o) { call_ended(c, job, o, seconds_since(begin)); };
+  call_started();
+  auto answer = start_answer(std::move(call), f, std::move(options));
+  if (answer) return *std::move(answer);
+  metrics_.call_refused();
+  const std::lock_guard lock(busy_mutex_);
+  --busy_calls_;
+  return error_response(answer.error());
+}
+
+Reply ApiHandler::completions(HttpCall& call) { return generate(call, false); }
+Reply ApiHandler::chat_completions(HttpCall& call) { return generate(call, true); }
+
+}  // namespace isotope::serve

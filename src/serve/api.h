@@ -1,0 +1,93 @@
+// The HTTP API: OpenAI's paths, vLLM's and ATOM's extras, llama-server's spellings. One row for each path in routes.cc.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "serve/answer.h"
+#include "serve/call.h"
+#include "serve/fields.h"
+#include "serve/frontend.h"
+#include "serve/http_metrics.h"
+#include "serve/http_types.h"
+
+namespace isotope::serve {
+
+struct ApiOptions {
+  std::vector<std::string> served_names;        ///< the first one is the model's id in answers; empty: the model's own name
+  std::vector<std::string> api_keys;            ///< empty: no key is asked for
+  std::string version;
+  std::function<Json()> config;                 ///< what GET /config shows: levers and flags with their sources
+  size_t mailbox_bytes = 4 << 20;
+  double stall_seconds = 600;                   ///< /health says 503 when work waits and no step ended for that long; 0 = never
+  CallLimits limits;
+  std::function<void(const Json&)> request_log; ///< one object for each finished generation call; may be null
+};
+
+class ApiHandler final : public Handler {
+ public:
+  explicit ApiHandler(ApiOptions);
+
+  /// Until ready() the model is loading: /health says 503 with this phase.
+  void loading(const std::string& phase);
+  /// The front end must outlive the last request.
+  void ready(Frontend&);
+  /// From now on new generation calls are refused with 503.
+  void drain();
+
+  bool quick(const HttpCall&) const override;
+  Reply handle(HttpCall&&) override;
+  HttpResponse refusal(int status, const std::string& what, const std::string& remedy) const override;
+  void answered(std::string_view method, std::string_view path, int status, double seconds) override;
+
+  // One function for each row of the route table.
+  Reply completions(HttpCall&);
+  Reply chat_completions(HttpCall&);
+  Reply models(HttpCall&);
+  Reply model(HttpCall&);
+  Reply tokenize(HttpCall&);
+  Reply detokenize(HttpCall&);
+  Reply tokenizer_info(HttpCall&);
+  Reply apply_template(HttpCall&);
+  Reply health(HttpCall&);
+  Reply ping(HttpCall&);
+  Reply version(HttpCall&);
+  Reply load(HttpCall&);
+  Reply metrics(HttpCall&);
+  Reply config(HttpCall&);
+  Reply server_info(HttpCall&);
+  Reply props(HttpCall&);
+  Reply reset_prefix_cache(HttpCall&);
+
+ private:
+  struct Route;
+  static const Route* find_route(std::string_view method, std::string_view path, bool& path_known);
+  bool authorized(const HttpCall&) const;
+  Frontend* front() const { return front_.load(std::memory_order_acquire); }
+  const std::string& model_id() const;
+  Result<void> check_model(const Json& body) const;
+  Api<Json> body_of(const HttpCall&) const;
+  Reply generate(HttpCall&, bool chat);
+  void call_started();
+  void call_ended(const Call&, const Job&, Outcome, double seconds);
+  double stalled_for(double last_step_age) const;
+  Json model_card(const std::string& name) const;
+
+  ApiOptions options_;
+  std::atomic<Frontend*> front_{nullptr};
+  std::atomic<bool> draining_{false};
+  mutable std::mutex phase_mutex_;
+  std::string phase_ = "starting";
+  HttpMetrics metrics_;
+  int64_t created_;
+  mutable std::mutex busy_mutex_;
+  int64_t busy_calls_ = 0;
+  std::chrono::steady_clock::time_point busy_since_;   ///< when the first of the calls now under way began
+};
+
+}  // namespace isotope::serve

@@ -1,0 +1,101 @@
+#include <array>
+
+#include "serve/api.h"
+
+namespace isotope::serve {
+
+struct ApiHandler::Route {
+  const char* method;
+  const char* path;       ///< "/*" at the end: everything below
+  int flags;
+  Reply (ApiHandler::*run)(HttpCall&);
+};
+
+namespace {
+
+enum : int {
+  kOpen = 1,       ///< no API key
+  kQuick = 2,      ///< answered on the network thread
+  kNeedsModel = 4, ///< 503 while loading
+};
+
+bool matches(std::string_view pattern, std::string_view path) {
+  if (!pattern.ends_with("/*")) return pattern == path;
+  pattern.remove_suffix(1);
+  return path.size() > pattern.size() && path.starts_with(pattern);
+}
+
+}  // namespace
+
+const ApiHandler::Route* ApiHandler::find_route(std::string_view method, std::string_view path, bool& path_known) {
+  using A = ApiHandler;
+  static constexpr auto kRoutes = std::to_array<Route>({
+      {"POST", "/v1/completions", kNeedsModel, &A::completions},
+      {"POST", "/completions", kNeedsModel, &A::completions},
+      {"POST", "/v1/chat/completions", kNeedsModel, &A::chat_completions},
+      {"POST", "/chat/completions", kNeedsModel, &A::chat_completions},
+      {"GET", "/v1/models", kQuick | kNeedsModel, &A::models},
+      {"GET", "/models", kQuick | kNeedsModel, &A::models},
+      {"GET", "/v1/models/*", kQuick | kNeedsModel, &A::model},
+      {"POST", "/tokenize", kNeedsModel, &A::tokenize},
+      {"POST", "/v1/tokenize", kNeedsModel, &A::tokenize},
+      {"POST", "/detokenize", kNeedsModel, &A::detokenize},
+      {"POST", "/v1/detokenize", kNeedsModel, &A::detokenize},
+      {"GET", "/tokenizer_info", kNeedsModel, &A::tokenizer_info},
+      {"GET", "/v1/tokenizer_info", kNeedsModel, &A::tokenizer_info},
+      {"POST", "/apply-template", kNeedsModel, &A::apply_template},
+      {"GET", "/health", kOpen | kQuick, &A::health},
+      {"GET", "/v1/health", kOpen | kQuick, &A::health},
+      {"GET", "/ping", kOpen | kQuick, &A::ping},
+      {"POST", "/ping", kOpen | kQuick, &A::ping},
+      {"GET", "/version", kOpen | kQuick, &A::version},
+      {"GET", "/load", kOpen | kQuick, &A::load},
+      {"GET", "/metrics", kOpen, &A::metrics},
+      {"GET", "/config", 0, &A::config},
+      {"GET", "/server_info", kNeedsModel, &A::server_info},
+      {"GET", "/props", kNeedsModel, &A::props},
+      {"POST", "/reset_prefix_cache", kNeedsModel, &A::reset_prefix_cache},
+  });
+  path_known = false;
+  for (const Route& r : kRoutes) {
+    if (!matches(r.path, path)) continue;
+    path_known = true;
+    if (method == r.method) return &r;
+  }
+  return nullptr;
+}
+
+bool ApiHandler::quick(const HttpCall& call) const {
+  bool known = false;
+  const Route* r = find_route(call.method, call.path, known);
+  return r == nullptr || (r->flags & kQuick) != 0;
+}
+
+Reply ApiHandler::handle(HttpCall&& call) {
+  bool known = false;
+  const Route* r = find_route(call.method, call.path, known);
+  if (r == nullptr && known) {
+    HttpResponse response = refusal(405, call.method + " is not allowed on " + shortened(call.path), "use " + std::string(call.method == "GET" ? "POST" : "GET"));
+    response.headers.emplace_back("Allow", call.method == "GET" ? "POST, OPTIONS" : "GET, HEAD, OPTIONS");
+    return response;
+  }
+  if (r == nullptr) return error_response(Error{Code::not_found, "there is no path " + shown(Json(call.path)), {}, "the API starts at /v1"});
+  if ((r->flags & kOpen) == 0 && !authorized(call)) {
+    HttpResponse response = json_response({{"error", "Unauthorized"}}, 401);
+    response.headers.emplace_back("WWW-Authenticate", "Bearer");
+    return response;
+  }
+  if ((r->flags & kNeedsModel) != 0 && front() == nullptr) {
+    const std::lock_guard lock(phase_mutex_);
+    return error_response(Error{Code::unavailable, "the model is still loading: " + phase_, {}, "wait until GET /health answers 200"});
+  }
+  return (this->*r->run)(call);
+}
+
+void ApiHandler::answered(std::string_view method, std::string_view path, int status, double seconds) {
+  bool known = false;
+  const Route* r = find_route(method, path, known);
+  metrics_.request(r != nullptr ? method : "other", r != nullptr ? std::string_view(r->path) : std::string_view("other"), status, seconds);
+}
+
+}  // namespace isotope::serve
