@@ -29,6 +29,7 @@ function(isotope_test name)
   cmake_parse_arguments(A "" "" "SOURCES;LIBS;LABELS" ${ARGN})
   add_executable(${name} ${A_SOURCES})
   target_link_libraries(${name} PRIVATE ${A_LIBS} isotope_test_support GTest::gmock GTest::gtest_main)
+  target_compile_options(${name} PRIVATE -O1)  # tests are compiled often and run once
   target_compile_definitions(${name} PRIVATE ISOTOPE_SOURCE_DIR="${PROJECT_SOURCE_DIR}" ISOTOPE_BINARY_DIR="${PROJECT_BINARY_DIR}")
   gtest_discover_tests(${name} DISCOVERY_MODE PRE_TEST DISCOVERY_TIMEOUT 60 PROPERTIES TIMEOUT 600 LABELS "${A_LABELS}")
 endfunction()
