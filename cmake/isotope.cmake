@@ -35,7 +35,7 @@ function(isotope_test name)
 endfunction()
 
 # isotope_isa(TARGET ISA FLAGS...)  Compiles the one kernel body src/kernels/cpu/all.inl for an instruction set.
-# Always -O3: at -O0 inline functions would leave weak symbols, and the linker could then hand AVX-512 code to a caller that must run anywhere.
+# Always optimised: at -O0 inline functions would leave weak symbols, and the linker could then hand AVX-512 code to a caller that must run anywhere.
 # The test no_weak_ISA guards that.
 function(isotope_isa target isa)
   set(tu ${PROJECT_BINARY_DIR}/kernels_${isa}.cc)
@@ -43,7 +43,7 @@ function(isotope_isa target isa)
   add_library(kernels_${isa} OBJECT ${tu})
   target_include_directories(kernels_${isa} PRIVATE ${PROJECT_SOURCE_DIR}/src ${PROJECT_SOURCE_DIR}/include)
   target_compile_features(kernels_${isa} PRIVATE cxx_std_20)
-  target_compile_options(kernels_${isa} PRIVATE ${ARGN} -O3 -ffp-contract=off -fno-math-errno -fno-exceptions -fno-rtti -fno-sanitize=all)
+  target_compile_options(kernels_${isa} PRIVATE -O3 -ffp-contract=off -fno-math-errno -fno-exceptions -fno-rtti -fno-sanitize=all ${ARGN})
   target_sources(${target} PRIVATE $<TARGET_OBJECTS:kernels_${isa}>)
   if(ISOTOPE_TESTS)
     add_test(NAME no_weak_${isa} COMMAND sh -c "! nm $<TARGET_OBJECTS:kernels_${isa}> | grep -E ' [WVu] '")

@@ -10,8 +10,28 @@
 
 namespace isotope::kernels::cpu {
 
-/// Activations for the integer kernels: int8 codes with one float32 scale for each 32 k of a row. Rows are kept in panels of GemmKernels::panel_rows
-/// (the last panel holds what remains, h rows), a panel is a run of records along k, one for each block:
+/// Rows of one panel of activations.
+struct Panel {
+  int64_t first;
+  int rows;
+};
+
+/// How m rows fall into panels: as many of `full` rows as there are, then one of `small` if that many are left, then the rest.
+struct Panels {
+  int64_t m;
+  int full, small;
+  constexpr int64_t count() const { return m / full + (m % full ? 1 : 0) + (m % full > small ? 1 : 0); }
+  constexpr Panel operator[](int64_t i) const {
+    const int64_t begin = m / full * full;
+    const int rest = int(m % full);
+    if (i < m / full) return {i * full, full};
+    if (rest <= small) return {begin, rest};
+    return i == m / full ? Panel{begin, small} : Panel{begin + small, rest - small};
+  }
+};
+
+/// Activations for the integer kernels: int8 codes with one float32 scale for each 32 k of a row. A panel of h rows is a run of records along k, one
+/// for each block:
 ///   int8 q[h][32] | float d[h] | float d·sum(q)[h] | int32 -sum(q)[h] | int32 -sum(q[0..15])[h] | int32 -sum(q[16..31])[h]
 /// q is 0 and d is NaN for a block with a NaN or an infinity, so that the row's results are NaN and no other row notices.
 constexpr size_t kRecordBytes = kBlock + 5 * 4;  ///< of one row
@@ -23,7 +43,7 @@ struct GemmArgs {
   int64_t n = 0;                     ///< outputs; the last tile may be partly used
   int64_t k = 0;
   int64_t m = 0;                     ///< rows
-  const std::byte* quantized = nullptr;  ///< integer packs: first of the panels of these m rows; begins on a panel boundary
+  const std::byte* quantized = nullptr;  ///< integer packs: first of the panels of these m rows; begins on a multiple of panel_rows
   const float* x = nullptr;              ///< floating packs: [m, k]
   int64_t x_stride = 0;
   float* out = nullptr;              ///< [m, n]
@@ -38,9 +58,10 @@ struct GemmKernels {
 
   Gemm gemm[size_t(Pack::count_)];
   DecodeRow decode_row[size_t(Pack::count_)];
-  /// One panel of h rows. REQUIRES: 1 <= h <= panel_rows.
+  /// One panel of h rows, or a run of its records: x and `panel` then begin at that block. Rows h, k columns.
   void (*quantize_panel)(const float* x, int64_t x_stride, int h, int64_t k, std::byte* panel) noexcept;
-  int panel_rows;
+  int panel_rows, small_panel_rows;
+  constexpr Panels panels(int64_t m) const { return {m, panel_rows, small_panel_rows}; }
 };
 
 }  // namespace isotope::kernels::cpu

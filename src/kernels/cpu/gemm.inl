@@ -21,7 +21,7 @@ void decode_row(const std::byte* tile, int lane, int64_t k, float* out) noexcept
 
 template <int... P>
 constexpr GemmKernels make_gemm(Indices<P...>) {
-  return {{gemm<Pack(P)>...}, {decode_row<Pack(P)>...}, quantize_panel, kPanelRows};
+  return {{gemm<Pack(P)>...}, {decode_row<Pack(P)>...}, quantize_panel, kPanelRows, kSmallPanelRows};
 }
 constexpr GemmKernels kGemm = make_gemm(indices<int(Pack::count_)>());
 

@@ -1,7 +1,5 @@
 // Integer kernels: int32 dot products of a block, then one float32 fma (two where the format has minima or a scale for each half).
-// step() is the only place with that arithmetic; all row counts and both ways of reading a weight go through it.
-//   few rows   the packed weight is read once, straight into registers: the time is that of memory
-//   many rows  a tile is unpacked by pieces into the first-level cache and meets panel after panel of activations
+// step() is the only place with that arithmetic; every height of a panel goes through it.
 namespace isotope::kernels::cpu {
 namespace {
 
@@ -32,7 +30,10 @@ inline i32x16 dot(const Codes& w, const int8_t* q, const int32_t* neg_sum) {
     else return Dot<Bits>::plain();
   }();
 #pragma GCC unroll 8
-  for (int g = First; g < First + Count; ++g) d.add(w.g[g], q + 4 * g);
+  for (int g = First; g < First + Count; ++g) {
+    d.add(w.g[g], q + 4 * g);
+    if ((g + 1) % Dot<Bits>::kRun == 0 || g + 1 == First + Count) d.flush();
+  }
   return d.result();
 }
 
@@ -80,97 +81,48 @@ inline int lanes_of(const GemmArgs& a, int64_t t) {
   return left < kLanes ? int(left) : kLanes;
 }
 
-/// Few rows: one panel of H.
+/// One tile and one panel of H rows. The codes are taken apart again for each panel: shifts and masks run beside the dot products, and the packed
+/// tile stays in the first-level cache (measured against unpacking tiles first: 3 to 8 % faster, see bench/kernels/gemm.cc).
 template <Pack P, int H>
-void gemm_few(const GemmArgs& a) {
+void gemm_panel(const GemmArgs& a, int64_t t, const std::byte* record, int64_t row) {
   constexpr PackRow L = pack_row(P);
+  constexpr int kAdvance = L.unit_bytes() / L.blocks;
   const int64_t units = (a.k + L.unit_k() - 1) / L.unit_k();
-  for (int64_t t = 0; t * kLanes < a.n; ++t) {
-    const std::byte *unit = a.tiles + size_t(t) * a.tile_bytes, *record = a.quantized;
-    f32x16 acc[H];
-    for (int r = 0; r < H; ++r) acc[r] = zero_f32();
-    for (int64_t u = 0; u < units; ++u, unit += L.unit_bytes()) {
-      for (int b = 0; b < L.blocks; ++b, record += H * kRecordBytes) {
-        for (int line = 0; line < L.unit_bytes() / L.blocks; line += 64) prefetch(unit + b * (L.unit_bytes() / L.blocks) + line + kPrefetchAhead);
-        step_rows<L.kind, L.bits, H>(acc, load_codes<P>(unit, b), load_scales<P>(unit, b), record);
-      }
-    }
-    finish<H>(acc, a.out + t * kLanes, a.out_stride, a.bias ? a.bias + t * kLanes : nullptr, lanes_of(a, t));
-  }
-}
-
-/// A piece of a tile meets a panel of H rows; sums wait in `out` between pieces.
-struct Piece {
-  const std::byte* blocks;   // unpacked
-  int64_t count;
-  const std::byte* records;
-  float* out;
-  int64_t out_stride;
-  const float* bias;         // last piece only
-  int lanes;
-  bool first;
-};
-
-template <Kind K, int Bits, int H>
-void gemm_piece(const Piece& p) {
+  const std::byte* unit = a.tiles + size_t(t) * a.tile_bytes;
   f32x16 acc[H];
 #pragma GCC unroll 16
-  for (int r = 0; r < H; ++r) acc[r] = p.first ? zero_f32() : load_n(p.out + r * p.out_stride, p.lanes);
-  const std::byte *block = p.blocks, *record = p.records;
-  for (int64_t b = 0; b < p.count; ++b, block += unpacked_bytes(K), record += H * kRecordBytes)
-    step_rows<K, Bits, H>(acc, unpacked_codes(block), unpacked_scales<K>(block), record);
-  finish<H>(acc, p.out, p.out_stride, p.bias, p.lanes);
-}
-
-template <Kind K, int Bits, int... H>
-void gemm_piece_of(int h, const Piece& p, Indices<H...>) {
-  static constexpr void (*kByRows[])(const Piece&) = {gemm_piece<K, Bits, H + 1>...};
-  kByRows[h - 1](p);
-}
-
-template <Pack P, int... H>
-void gemm_few_of(const GemmArgs& a, Indices<H...>) {
-  static constexpr void (*kByRows[])(const GemmArgs&) = {gemm_few<P, H + 1>...};
-  kByRows[a.m - 1](a);
-}
-
-// Blocks of a piece: up to 24 in one go, else 16 (whole units of the K formats). Together with the panel it stays in the first-level cache.
-constexpr int64_t kLongestPiece = 24;
-inline int64_t piece_blocks(int64_t blocks) { return blocks <= kLongestPiece ? blocks : 16; }
-
-template <Pack P>
-void gemm_many(const GemmArgs& a) {
-  constexpr PackRow L = pack_row(P);
-  alignas(64) std::byte scratch[kLongestPiece * unpacked_bytes(L.kind)];
-  const int64_t blocks = (a.k + L.unit_k() - 1) / L.unit_k() * L.blocks, length = piece_blocks(blocks);
-  for (int64_t t = 0; t * kLanes < a.n; ++t) {
-    const float* bias = a.bias ? a.bias + t * kLanes : nullptr;
-    for (int64_t b = 0; b < blocks; b += length) {
-      const int64_t count = blocks - b < length ? blocks - b : length;
-      unpack<P>(a.tiles + size_t(t) * a.tile_bytes, b, count, scratch);
-      for (int64_t m = 0; m < a.m; m += kPanelRows) {
-        const int h = a.m - m < kPanelRows ? int(a.m - m) : kPanelRows;
-        const std::byte* panel = a.quantized + size_t(m) * size_t(blocks) * kRecordBytes;
-        gemm_piece_of<L.kind, L.bits>(h,
-                                      {.blocks = scratch,
-                                       .count = count,
-                                       .records = panel + size_t(b) * size_t(h) * kRecordBytes,
-                                       .out = a.out + m * a.out_stride + t * kLanes,
-                                       .out_stride = a.out_stride,
-                                       .bias = b + count == blocks ? bias : nullptr,
-                                       .lanes = lanes_of(a, t),
-                                       .first = b == 0},
-                                      indices<kPanelRows>());
-      }
+  for (int r = 0; r < H; ++r) acc[r] = zero_f32();
+  for (int64_t u = 0; u < units; ++u, unit += L.unit_bytes()) {
+    for (int b = 0; b < L.blocks; ++b, record += H * kRecordBytes) {
+      // With few rows the time is that of memory, and weights are read from first to last: ask for them early.
+      if constexpr (H <= kPrefetchRows)
+        for (int line = 0; line < kAdvance; line += 64) prefetch(unit + b * kAdvance + line + kPrefetchAhead);
+      step_rows<L.kind, L.bits, H>(acc, load_codes<P>(unit, b), load_scales<P>(unit, b), record);
     }
   }
+  finish<H>(acc, a.out + row * a.out_stride + t * kLanes, a.out_stride, a.bias ? a.bias + t * kLanes : nullptr, lanes_of(a, t));
+}
+
+template <Pack P>
+using PanelFn = void (*)(const GemmArgs&, int64_t tile, const std::byte* record, int64_t row);
+
+// Heights that a panel can have: 1 .. small, and the full one.
+template <Pack P, int... H>
+PanelFn<P> panel_fn(int h, Indices<H...>) {
+  static constexpr PanelFn<P> kByRows[] = {gemm_panel<P, H + 1>...};
+  return h == kPanelRows ? gemm_panel<P, kPanelRows> : kByRows[h - 1];
 }
 
 template <Pack P>
 void gemm_int(const GemmArgs& a) {
-  if (a.m <= 0 || a.n <= 0) return;
-  if (a.m <= kFewRows) gemm_few_of<P>(a, indices<kFewRows>());
-  else gemm_many<P>(a);
+  const size_t row_bytes = quantized_bytes(1, a.k);
+  const Panels panels{a.m, kPanelRows, kSmallPanelRows};
+  for (int64_t t = 0; t * kLanes < a.n; ++t) {
+    for (int64_t i = 0; i < panels.count(); ++i) {
+      const Panel p = panels[i];
+      panel_fn<P>(p.rows, indices<kSmallPanelRows>())(a, t, a.quantized + size_t(p.first) * row_bytes, p.first);
+    }
+  }
 }
 
 }  // namespace

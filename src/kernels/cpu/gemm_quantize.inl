@@ -23,16 +23,13 @@ inline void quantize_block(const float* x, int valid, int h, int r, std::byte* r
   const i32x16 none = zero_i32();
   const i32x16 q0 = zero ? none : to_i32(lo * set1(inv)), q1 = zero ? none : to_i32(hi * set1(inv));
   const float d = !finite ? __builtin_nanf("") : zero ? 0.0f : amax / 127.0f;
-  const int32_t s0 = hsum(q0), s1 = hsum(q1);
-  auto* q = reinterpret_cast<int8_t*>(record) + r * kBlock;
-  store_s8(q, q0);
-  store_s8(q + 16, q1);
+  const Sums s = store_codes(reinterpret_cast<int8_t*>(record) + r * kBlock, q0, q1);
   std::byte* f = record + h * kBlock + 4 * r;
   put(f, d);
-  put(f + 4 * h, d * float(s0 + s1));
-  put(f + 8 * h, -(s0 + s1));
-  put(f + 12 * h, -s0);
-  put(f + 16 * h, -s1);
+  put(f + 4 * h, d * float(s.a + s.b));
+  put(f + 8 * h, -(s.a + s.b));
+  put(f + 12 * h, -s.a);
+  put(f + 16 * h, -s.b);
 }
 
 void quantize_panel(const float* x, int64_t x_stride, int h, int64_t k, std::byte* panel) noexcept {

@@ -100,7 +100,7 @@ inline Scales load_scales(const std::byte* unit, int b) {
   return s;
 }
 
-// ---- unpacked blocks: what the kernels for many rows read again and again -------------------------------------------------------
+// ---- the way back, for embeddings and tests -------------------------------------------------------------------------------------
 constexpr int fields(Kind k) { return k == Kind::scale ? 1 : k == Kind::small16_min ? 6 : k == Kind::small16 ? 3 : 2; }
 constexpr int unpacked_bytes(Kind k) { return 64 * (kGroups + fields(k)); }
 
@@ -115,35 +115,6 @@ inline void store_block(std::byte* p, const Codes& c, const Scales& s) {
   if constexpr (K == Kind::small16_min) store(f(3), s.m), store(n(4), s.t0), store(n(5), s.t1);
 }
 
-inline Codes unpacked_codes(const std::byte* p) {
-  Codes c;
-  for (int g = 0; g < kGroups; ++g) c.g[g] = load64(p + 64 * g);
-  return c;
-}
-
-template <Kind K>
-inline Scales unpacked_scales(const std::byte* p) {
-  const auto f = [&](int i) { return load(reinterpret_cast<const float*>(p + 64 * (kGroups + i))); };
-  const auto n = [&](int i) { return load(reinterpret_cast<const int32_t*>(p + 64 * (kGroups + i))); };
-  Scales s;
-  s.d = f(0);
-  if constexpr (K == Kind::scale_min || K == Kind::scale16) s.m = f(1);
-  if constexpr (K == Kind::small16 || K == Kind::small16_min) s.s0 = n(1), s.s1 = n(2);
-  if constexpr (K == Kind::small16_min) s.m = f(3), s.t0 = n(4), s.t1 = n(5);
-  return s;
-}
-
-/// Blocks [first, first + count) of a tile.
-template <Pack P>
-void unpack(const std::byte* tile, int64_t first, int64_t count, std::byte* to) {
-  constexpr PackRow L = pack_row(P);
-  for (int64_t i = first; i < first + count; ++i, to += unpacked_bytes(L.kind)) {
-    const std::byte* unit = tile + i / L.blocks * L.unit_bytes();
-    const int b = int(i % L.blocks);
-    store_block<L.kind>(to, load_codes<P>(unit, b), load_scales<P>(unit, b));
-  }
-}
-
 /// One row of a tile as float32, in the arithmetic of the formats' definition.
 template <Pack P>
 void decode_row_int(const std::byte* tile, int lane, int64_t k, float* out) {
@@ -154,7 +125,9 @@ void decode_row_int(const std::byte* tile, int lane, int64_t k, float* out) {
   const auto f = [&](int i) { float v; __builtin_memcpy(&v, block + 64 * (kGroups + i) + 4 * lane, 4); return v; };
   const auto n = [&](int i) { int32_t v; __builtin_memcpy(&v, block + 64 * (kGroups + i) + 4 * lane, 4); return float(v); };
   for (int64_t i = 0; i < k; i += kBlock) {
-    unpack<P>(tile, i / kBlock, 1, block);
+    const std::byte* unit = tile + i / L.unit_k() * L.unit_bytes();
+    const int b = int(i % L.unit_k() / kBlock);
+    store_block<L.kind>(block, load_codes<P>(unit, b), load_scales<P>(unit, b));
     for (int j = 0; j < kBlock && i + j < k; ++j) {
       const float q = float(int(uint8_t(block[64 * (j / 4) + 4 * lane + j % 4])) - bias);
       const int half = j / 16;

@@ -10,7 +10,7 @@ namespace {
 
 constexpr const char* kSimd = "avx2";
 // What the registers allow; see gemm_int.inl and gemm_float.inl.
-constexpr int kPanelRows = 4, kFewRows = 2, kFloatRows = 4;
+constexpr int kPanelRows = 6, kSmallPanelRows = 6, kFloatRows = 4, kPrefetchRows = 2;
 constexpr int float_tiles_at_once(int rows) { return rows == 1 ? 4 : rows == 2 ? 2 : 1; }
 constexpr int kPrefetchAhead = 2048;
 struct f32x16 { __m256 lo, hi; };
@@ -202,36 +202,36 @@ inline i32x16 widen_pairs(__m256i lo, __m256i hi) {
   return {_mm256_madd_epi16(lo, ones), _mm256_madd_epi16(hi, ones)};
 }
 
-/// Exact int32 dot products; see simd_scalar.h. vpmaddubsw adds two products in 16 bits, which 8-bit codes overflow (2·255·127): those go through
-/// |w| · sign(w)·a, at most 2·128·127. Up to 4 bits, the 16-bit sums of eight groups still fit (8·2·15·127 = 30480).
+/// Exact int32 dot products; see simd_scalar.h. vpmaddubsw adds two products in 16 bits. Up to 6 bits, kRun groups fit there before they are widened
+/// (8·2·15·127, 4·2·31·127 and 2·2·63·127 are below 2^15). 8-bit codes overflow at once (2·255·127): those go through |w| · sign(w)·a, at most
+/// 2·128·127, without the bias.
 template <int Bits>
 struct Dot {
-  i32x16 acc;     // 32-bit part
-  __m256i lo, hi; // 16-bit part, Bits <= 4
+  static constexpr int kRun = Bits <= 4 ? 8 : Bits == 5 ? 4 : Bits == 6 ? 2 : 1;
+  i32x16 acc;
+  __m256i lo, hi;  // 16-bit sums of a run
   static Dot symmetric(const int32_t* neg_sum) {
-    Dot d = start();
-    if constexpr (Bits < 8) d.acc = shift_left<Bits - 1>(set1(*neg_sum));
-    return d;
+    if constexpr (Bits == 8) return start(set1(int32_t{0}));
+    else return start(shift_left<Bits - 1>(set1(*neg_sum)));
   }
-  static Dot plain() { static_assert(Bits <= 7); return start(); }
-  static Dot start() { return {set1(int32_t{0}), _mm256_setzero_si256(), _mm256_setzero_si256()}; }
+  static Dot plain() { static_assert(Bits <= 7); return start(set1(int32_t{0})); }
+  static Dot start(i32x16 acc) { return {acc, _mm256_setzero_si256(), _mm256_setzero_si256()}; }
   void add(u8x64 w, const int8_t* a) {
     const __m256i x = broadcast4(a);
     if constexpr (Bits == 8) {
       const __m256i bias = _mm256_set1_epi8(char(0x80)), l = _mm256_xor_si256(w.lo, bias), h = _mm256_xor_si256(w.hi, bias);
-      acc = acc + widen_pairs(_mm256_maddubs_epi16(_mm256_abs_epi8(l), _mm256_sign_epi8(x, l)),
-                              _mm256_maddubs_epi16(_mm256_abs_epi8(h), _mm256_sign_epi8(x, h)));
-    } else if constexpr (Bits <= 4) {
+      lo = _mm256_maddubs_epi16(_mm256_abs_epi8(l), _mm256_sign_epi8(x, l));
+      hi = _mm256_maddubs_epi16(_mm256_abs_epi8(h), _mm256_sign_epi8(x, h));
+    } else {
       lo = _mm256_add_epi16(lo, _mm256_maddubs_epi16(w.lo, x));
       hi = _mm256_add_epi16(hi, _mm256_maddubs_epi16(w.hi, x));
-    } else {
-      acc = acc + widen_pairs(_mm256_maddubs_epi16(w.lo, x), _mm256_maddubs_epi16(w.hi, x));
     }
   }
-  i32x16 result() const {
-    if constexpr (Bits <= 4) return acc + widen_pairs(lo, hi);
-    return acc;
+  void flush() {
+    acc = acc + widen_pairs(lo, hi);
+    lo = hi = _mm256_setzero_si256();
   }
+  i32x16 result() const { return acc; }
 };
 
 /// One signed dot product of n bytes; b >= -127, n <= 2^16. Exact.
@@ -246,6 +246,17 @@ inline int32_t dot_s8(const int8_t* a, const int8_t* b, int n) {
   int32_t r = hsum8(s);
   for (; i < n; ++i) r += int32_t(a[i]) * b[i];
   return r;
+}
+
+/// Stores 32 codes, returns the sums of the two halves. REQUIRES: lanes in [-128, 127].
+struct Sums { int32_t a, b; };
+inline Sums store_codes(int8_t* p, i32x16 a, i32x16 b) {
+  const __m256i q = _mm256_set_m128i(_mm_packs_epi16(narrow16(b.lo), narrow16(b.hi)), _mm_packs_epi16(narrow16(a.lo), narrow16(a.hi)));
+  _mm256_storeu_si256((__m256i*)p, q);
+  __m256i v = _mm256_madd_epi16(_mm256_maddubs_epi16(_mm256_set1_epi8(1), q), _mm256_set1_epi16(1));
+  v = _mm256_add_epi32(v, _mm256_shuffle_epi32(v, 0x4e));
+  v = _mm256_add_epi32(v, _mm256_shuffle_epi32(v, 0xb1));
+  return {_mm256_cvtsi256_si32(v), _mm_cvtsi128_si32(_mm256_extracti128_si256(v, 1))};
 }
 
 inline void prefetch(const void* p) { _mm_prefetch((const char*)p, _MM_HINT_T0); }

@@ -10,7 +10,7 @@ namespace {
 
 constexpr const char* kSimd = "avx512";
 // What the registers allow; see gemm_int.inl and gemm_float.inl.
-constexpr int kPanelRows = 16, kFewRows = 4, kFloatRows = 8;
+constexpr int kPanelRows = 16, kSmallPanelRows = 8, kFloatRows = 8, kPrefetchRows = 2;
 constexpr int float_tiles_at_once(int rows) { return rows <= 2 ? 8 : rows <= 4 ? 4 : 2; }
 constexpr int kPrefetchAhead = 2048;
 struct f32x16 { __m512 v; };
@@ -128,10 +128,12 @@ inline __m512i broadcast4(const int8_t* a) {
 /// Exact int32 dot products; see simd_scalar.h.
 template <int Bits>
 struct Dot {
+  static constexpr int kRun = 8;
   __m512i acc;
   static Dot symmetric(const int32_t* neg_sum) { return {_mm512_slli_epi32(_mm512_set1_epi32(*neg_sum), Bits - 1)}; }
   static Dot plain() { static_assert(Bits <= 7); return {_mm512_setzero_si512()}; }
   void add(u8x64 w, const int8_t* a) { acc = _mm512_dpbusd_epi32(acc, w.v, broadcast4(a)); }
+  void flush() {}
   i32x16 result() const { return {acc}; }
 };
 
@@ -144,6 +146,17 @@ inline int32_t dot_s8(const int8_t* a, const int8_t* b, int n) {
     s = _mm512_dpbusd_epi32(s, _mm512_abs_epi8(x), _mm512_mask_sub_epi8(y, _mm512_movepi8_mask(x), _mm512_setzero_si512(), y));
   }
   return _mm512_reduce_add_epi32(s);
+}
+
+/// Stores 32 codes, returns the sums of the two halves. REQUIRES: lanes in [-128, 127].
+struct Sums { int32_t a, b; };
+inline Sums store_codes(int8_t* p, i32x16 a, i32x16 b) {
+  const __m256i q = _mm256_set_m128i(_mm512_cvtepi32_epi8(b.v), _mm512_cvtepi32_epi8(a.v));
+  _mm256_storeu_si256((__m256i*)p, q);
+  __m256i v = _mm256_madd_epi16(_mm256_maddubs_epi16(_mm256_set1_epi8(1), q), _mm256_set1_epi16(1));
+  v = _mm256_add_epi32(v, _mm256_shuffle_epi32(v, 0x4e));
+  v = _mm256_add_epi32(v, _mm256_shuffle_epi32(v, 0xb1));
+  return {_mm256_cvtsi256_si32(v), _mm_cvtsi128_si32(_mm256_extracti128_si256(v, 1))};
 }
 
 inline void prefetch(const void* p) { _mm_prefetch((const char*)p, _MM_HINT_T0); }

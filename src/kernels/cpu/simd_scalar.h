@@ -8,7 +8,7 @@ namespace {
 
 constexpr const char* kSimd = "scalar";
 // What the registers allow; see gemm_int.inl and gemm_float.inl.
-constexpr int kPanelRows = 4, kFewRows = 1, kFloatRows = 2;
+constexpr int kPanelRows = 1, kSmallPanelRows = 1, kFloatRows = 1, kPrefetchRows = 0;
 constexpr int float_tiles_at_once(int) { return 1; }
 constexpr int kPrefetchAhead = 0;
 struct f32x16 { float v[16]; };
@@ -145,17 +145,20 @@ struct Table16 { uint8_t v[16]; };
 inline Table16 load_table(const uint8_t* p) { Table16 t; __builtin_memcpy(t.v, p, 16); return t; }
 inline u8x64 lookup(Table16 t, u8x64 a) { for (auto& x : a.v) x = t.v[x & 15]; return a; }
 
-/// Exact int32 dot products, lane by lane: codes(lane, 0..3) · a[0..3] for each group added. |a| <= 127. At most 8 groups for one Dot.
+/// Exact int32 dot products, lane by lane: codes(lane, 0..3) · a[0..3] for each group added. |a| <= 127. REQUIRES: flush() after every kRun groups
+/// and before result().
 /// Codes are below 2^Bits. `symmetric`: the code stands for code - 2^(Bits-1); neg_sum is minus the sum of every a that will be added.
 /// `plain` (Bits <= 7 only): the code itself.
 template <int Bits>
 struct Dot {
+  static constexpr int kRun = 8;
   i32x16 acc;
   static Dot symmetric(const int32_t* neg_sum) { return {set1(wrap_i32(uint32_t(*neg_sum) << (Bits - 1)))}; }
   static Dot plain() { static_assert(Bits <= 7); return {set1(int32_t{0})}; }
   void add(u8x64 w, const int8_t* a) {
     ISO_LANES for (int j = 0; j < 4; ++j) acc.v[i] += int32_t(w.v[4 * i + j]) * a[j];
   }
+  void flush() {}
   i32x16 result() const { return acc; }
 };
 
@@ -163,6 +166,19 @@ struct Dot {
 inline int32_t dot_s8(const int8_t* a, const int8_t* b, int n) {
   int32_t s = 0;
   for (int i = 0; i < n; ++i) s += int32_t(a[i]) * b[i];
+  return s;
+}
+
+/// Stores 32 codes, returns the sums of the two halves. REQUIRES: lanes in [-128, 127].
+struct Sums { int32_t a, b; };
+inline Sums store_codes(int8_t* p, i32x16 a, i32x16 b) {
+  Sums s{};
+  for (int i = 0; i < 16; ++i) {
+    p[i] = int8_t(a.v[i]);
+    p[i + 16] = int8_t(b.v[i]);
+    s.a += a.v[i];
+    s.b += b.v[i];
+  }
   return s;
 }
 

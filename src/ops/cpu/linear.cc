@@ -19,7 +19,7 @@ constexpr int64_t kAlone = 8'000;
 // Quantized activations of one pass over a weight stay in the second-level cache.
 constexpr int64_t kPassBytes = 640 << 10;
 // Rough costs, for a fair cut only.
-constexpr int64_t kQuantizeBlockCycles = 40, kBytesPerCycle = 8, kBlockRowCycles = 13, kFloatRowCycles = 1;
+constexpr int64_t kQuantizeBlockCycles = 25, kBytesPerCycle = 8, kBlockRowCycles = 13, kFloatRowCycles = 1;
 
 int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 const PackedWeight& packed(const LinearJob& j) { return static_cast<const PackedWeight&>(*j.w); }
@@ -63,17 +63,18 @@ class Tiles {
 struct Input {
   Tensor x;
   std::byte* quantized;
-  int64_t panel_rows, blocks;
-  std::byte* panel(int64_t row) const { return quantized + size_t(row) * size_t(blocks) * kRecordBytes; }  // row begins a panel
+  kernels::cpu::Panels panels;
+  int64_t blocks;
+  std::byte* panel(int64_t row) const { return quantized + size_t(row) * size_t(blocks) * kRecordBytes; }  // row is the first of a panel
 };
 
 // Records [a, b) of all records of all panels, in memory order; a record is a block of a panel.
 void quantize_records(const KernelTable& t, const Input& in, int64_t a, int64_t b) {
   while (a < b) {
-    const int64_t row = a / in.blocks * in.panel_rows, block = a % in.blocks, count = std::min(in.blocks - block, b - a);
-    const int h = int(std::min(in.panel_rows, in.x.rows - row));
+    const int64_t block = a % in.blocks, count = std::min(in.blocks - block, b - a);
+    const kernels::cpu::Panel p = in.panels[a / in.blocks];
     const int64_t k0 = block * kBlock, k1 = std::min(in.x.cols, k0 + count * kBlock);
-    t.gemm.quantize_panel(in.x.row(row) + k0, in.x.stride, h, k1 - k0, in.panel(row) + size_t(block) * size_t(h) * kRecordBytes);
+    t.gemm.quantize_panel(in.x.row(p.first) + k0, in.x.stride, p.rows, k1 - k0, in.panel(p.first) + size_t(block) * size_t(p.rows) * kRecordBytes);
     a += count;
   }
 }
@@ -97,17 +98,17 @@ void run_tiles(const KernelTable& t, const Input& in, const LinearJob& j, int64_
 // Rows of one pass, whole panels.
 int64_t pass_rows(const Input& in) {
   const int64_t rows = kPassBytes / std::max<int64_t>(1, in.blocks * int64_t(kRecordBytes));
-  return std::max(in.panel_rows, rows / in.panel_rows * in.panel_rows);
+  return std::max<int64_t>(in.panels.full, rows / in.panels.full * in.panels.full);
 }
 
 // What member `i` of `parts` computes. Many tiles: a share of them for all rows. Few tiles for the team: a share of (rows, tiles).
 void run_part(const KernelTable& t, const Input& in, const Tiles& tiles, int64_t i, int64_t parts) {
-  const int64_t rows = in.x.rows, panels = ceil_div(rows, in.panel_rows);
+  const int64_t rows = in.x.rows, panels = ceil_div(rows, in.panels.full);
   const int64_t row_parts = tiles.count() >= 4 * parts ? 1 : std::min(panels, ceil_div(4 * parts, tiles.count()));
   const int64_t units = row_parts == 1 ? parts : row_parts * std::min(parts, tiles.count()), per_row_part = units / row_parts;
   for (int64_t u = units * i / parts; u < units * (i + 1) / parts; ++u) {
     const int64_t p = u / per_row_part;
-    const int64_t begin = panels * p / row_parts * in.panel_rows, end = std::min(rows, panels * (p + 1) / row_parts * in.panel_rows);
+    const int64_t begin = panels * p / row_parts * in.panels.full, end = std::min(rows, panels * (p + 1) / row_parts * in.panels.full);
     for (int64_t m = begin; m < end; m += pass_rows(in))
       tiles.part(u % per_row_part, per_row_part,
                  [&](const LinearJob& j, int64_t a, int64_t b) { run_tiles(t, in, j, a, b, m, std::min(end, m + pass_rows(in))); });
@@ -124,9 +125,9 @@ void linear(base::Team& team, const KernelTable& table, Tensor x, std::span<std:
     quantize |= packed(j).row().integer();
   }
   ISO_CHECK(!quantize || scratch.size() >= linear_scratch_bytes(x.rows, x.cols));
-  const Input in{x, scratch.data(), table.gemm.panel_rows, ceil_div(x.cols, kBlock)};
+  const Input in{x, scratch.data(), table.gemm.panels(x.rows), ceil_div(x.cols, kBlock)};
   const Tiles tiles(jobs, x.rows);
-  const int64_t records = quantize ? ceil_div(x.rows, in.panel_rows) * in.blocks : 0;
+  const int64_t records = quantize ? in.panels.count() * in.blocks : 0;
   const bool quantize_alone = !quantize || x.rows * in.blocks * kQuantizeBlockCycles <= kAlone;
   if (team.size() == 1 || tiles.cost() <= kAlone) {
     quantize_records(table, in, 0, records);

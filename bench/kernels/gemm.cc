@@ -1,0 +1,108 @@
+// Speed of the weight kernels: Gop/s (two operations a product) and GB/s of packed weights, by format and number of rows.
+//
+//   bench_gemm [--isa NAME] [--format NAME]... [--m ROWS]... [--n N] [--k K] [--threads T] [--mib SIZE] [--reps R]
+//
+// With one row the weights do not fit the caches (--mib of them, one matrix after another), as when a model generates; with more they do as
+// far as [n, k] does. Times are the best of --reps, of the calling thread's own CPU time when it is alone, so that a busy machine disturbs less.
+#include <fmt/format.h>
+#include <time.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdlib>
+#include <cstring>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "kernels/cpu/pick.h"
+#include "ops/cpu/linear.h"
+
+using namespace isotope;
+using tensor::DType;
+
+namespace {
+
+struct Settings {
+  std::string isa;
+  std::vector<std::string> formats;
+  std::vector<int64_t> rows;
+  int64_t n = 2048, k = 2048, mib = 256;
+  int threads = 1, reps = 9;
+};
+
+double now(bool own_time) {
+  timespec t;
+  clock_gettime(own_time ? CLOCK_THREAD_CPUTIME_ID : CLOCK_MONOTONIC, &t);
+  return double(t.tv_sec) + double(t.tv_nsec) * 1e-9;
+}
+
+// Codes are random; scales are kept small so that no value overflows.
+std::vector<uint8_t> random_weight(const tensor::Format& f, int64_t n, int64_t k) {
+  std::vector<uint8_t> bytes(tensor::row_bytes(f.dtype, k) * size_t(n));
+  std::mt19937 rng(1);
+  for (auto& b : bytes) b = uint8_t(rng());
+  for (size_t i = 1; i < bytes.size(); i += 2) bytes[i] &= 0xbf;  // no half or bfloat16 above 2
+  if (f.dtype == DType::f32) for (size_t i = 3; i < bytes.size(); i += 4) bytes[i] = 0x3f;
+  return bytes;
+}
+
+void measure(const kernels::cpu::KernelTable& t, const Settings& s, const tensor::Format& f, int64_t rows) {
+  const auto bytes = random_weight(f, s.n, s.k);
+  const tensor::HostTensor source{.dtype = f.dtype, .data = bytes.data(), .bytes = bytes.size(), .shape = {s.n, s.k}, .rank = 2};
+  ops::WeightStore store;
+  std::vector<std::unique_ptr<ops::Weight>> weights;
+  size_t total = 0;
+  do {
+    auto w = ops::pack_weight(source, {}, Precision::fast, &store);
+    if (!w) return void(fmt::print("{}: {}\n", f.name, w.error().message()));
+    total += (*w)->bytes;
+    weights.push_back(std::move(*w));
+  } while (rows == 1 && total < size_t(s.mib) << 20);
+
+  std::mt19937 rng(2);
+  const int64_t x_stride = s.k + 16 * (s.k / 16 % 2 ? 2 : 1), out_stride = s.n + 16;
+  std::vector<float> x(size_t(rows * x_stride)), out(size_t(rows * out_stride));
+  for (auto& v : x) v = float(int32_t(rng())) * 0x1p-31f;
+  std::vector<std::byte> scratch(ops::linear_scratch_bytes(rows, s.k));
+  base::Team team(s.threads);
+  double best = 1e30;
+  for (int r = 0; r < s.reps; ++r) {
+    const double begin = now(s.threads == 1);
+    for (const auto& w : weights) {
+      const ops::LinearJob job{w.get(), {out.data(), rows, s.n, out_stride}, {}};
+      ops::linear(team, t, {x.data(), rows, s.k, x_stride}, scratch, {&job, 1});
+    }
+    best = std::min(best, now(s.threads == 1) - begin);
+  }
+  const double ops = 2.0 * double(s.n) * double(s.k) * double(rows) * double(weights.size());
+  fmt::print("{:12} {:8} {:5} rows  {:8.1f} Gop/s  {:7.2f} GB/s  {:9.1f} us\n", t.isa, f.name, rows, ops / best * 1e-9, double(total) / best * 1e-9,
+             best / double(weights.size()) * 1e6);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  Settings s;
+  for (int i = 1; i + 1 < argc; i += 2) {
+    const std::string a = argv[i], v = argv[i + 1];
+    if (a == "--isa") s.isa = v;
+    else if (a == "--format") s.formats.push_back(v);
+    else if (a == "--m") s.rows.push_back(std::atoll(v.c_str()));
+    else if (a == "--n") s.n = std::atoll(v.c_str());
+    else if (a == "--k") s.k = std::atoll(v.c_str());
+    else if (a == "--mib") s.mib = std::atoll(v.c_str());
+    else if (a == "--threads") s.threads = std::atoi(v.c_str());
+    else if (a == "--reps") s.reps = std::atoi(v.c_str());
+    else return fmt::print(stderr, "unknown option {}\n", a), 2;
+  }
+  if (s.formats.empty()) s.formats = {"Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q8_0", "Q4_K", "Q5_K", "Q6_K", "F16", "BF16", "F32"};
+  if (s.rows.empty()) s.rows = {1, 2, 4, 8, 16, 64, 512};
+  const auto table = kernels::cpu::pick_isa(s.isa, "--isa");
+  if (!table) return fmt::print(stderr, "{}\n", table.error().message()), 2;
+  for (const auto& name : s.formats) {
+    const tensor::Format* f = tensor::format_by_name(name);
+    if (!f) return fmt::print(stderr, "unknown format {}\n", name), 2;
+    for (const int64_t m : s.rows) measure(**table, s, *f, m);
+  }
+}
