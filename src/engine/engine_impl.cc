@@ -134,6 +134,7 @@ void EngineImpl::on_idle() {
 }
 
 void EngineImpl::loop() noexcept {
+  parts_.runner->adopt_caller();
   for (;;) {
     const bool closing = closing_;  // read before the drain: what was accepted before closing is in the box by now
     inbox_.drain([this](Message&& m) { handle(std::move(m)); });

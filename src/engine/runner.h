@@ -16,6 +16,8 @@ class Runner {
   virtual ~Runner() = default;
   /// Logits [R, V] of batch.logit_rows, valid until the next call. Called on the engine's thread only.
   virtual Result<tensor::Tensor> forward(const ops::Batch&) = 0;
+  /// Told once by the engine's thread before the first step.
+  virtual void adopt_caller() {}
   /// Calls f(i, worker) once for each i in [0, n), spread over workers() threads; returns when all are done. f must not throw.
   virtual void parallel(int64_t n, const std::function<void(int64_t i, int worker)>& f) {
     for (int64_t i = 0; i < n; ++i) f(i, 0);

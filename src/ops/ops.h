@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -128,6 +129,16 @@ class Ops {
                                                    KvType) = 0;
   /// Bytes of one block of one group over all its layers.
   virtual size_t kv_block_bytes(std::span<const KvLayerSpec> layers, int group, int block_size, KvType) const = 0;
+
+  // ---- threads --------------------------------------------------------------------------------------------------------------
+  /// Told once by the thread that will run all steps from now on, and nothing else: a backend may bind it to a core.
+  virtual void adopt_caller() {}
+  /// How many threads parallel() spreads over.
+  virtual int workers() const { return 1; }
+  /// Calls f(i, worker) once for each i in [0, n), worker < workers(); calls of one worker never overlap. Returns when all are done. f must not throw.
+  virtual void parallel(int64_t n, const std::function<void(int64_t i, int worker)>& f) {
+    for (int64_t i = 0; i < n; ++i) f(i, 0);
+  }
 
   virtual std::string describe() const = 0;  ///< "cpu avx512_vnni, 2 threads": goes to the log and the fingerprint
 };

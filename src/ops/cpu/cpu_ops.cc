@@ -191,6 +191,16 @@ size_t CpuOps::kv_block_bytes(std::span<const KvLayerSpec> layers, int group, in
   return bytes;
 }
 
+void CpuOps::parallel(int64_t n, const std::function<void(int64_t i, int worker)>& f) {
+  if (n <= 1 || team_.size() == 1) {
+    for (int64_t i = 0; i < n; ++i) f(i, 0);
+    return;
+  }
+  team_.share([&](int member) {
+    for (int64_t i = member; i < n; i += team_.size()) f(i, member);
+  });
+}
+
 std::string CpuOps::describe() const {
   return fmt::format("cpu {}, {} thread{}{}", k_.isa, team_.size(), team_.size() == 1 ? "" : "s", precision_ == Precision::exact ? ", exact" : "");
 }

@@ -40,6 +40,10 @@ class CpuOps final : public Ops {
   Result<std::unique_ptr<KvCache>> make_kv(std::span<const KvLayerSpec>, std::span<const int64_t> blocks_per_group, int block_size, KvType) override;
   size_t kv_block_bytes(std::span<const KvLayerSpec>, int group, int block_size, KvType) const override;
 
+  void adopt_caller() override { team_.bind_caller(); }
+  int workers() const override { return team_.size(); }
+  void parallel(int64_t n, const std::function<void(int64_t i, int worker)>& f) override;
+
   std::string describe() const override;
 
  private:
