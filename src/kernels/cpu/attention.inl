@@ -130,21 +130,24 @@ constexpr int kRegisters = 6;  // sixteen lanes are two registers of sixteen
 template <int R, int Most>
 constexpr int blocking() { return R * Most <= kRegisters ? Most : Most == 1 ? 1 : blocking<R, Most / 2>(); }
 
+/// Calls f.template operator()<N>(i) for groups of N that make up [begin, end): the largest first.
+template <int N, class F>
+inline void for_groups(int begin, int end, F f) {
+  for (; begin + N <= end; begin += N) f.template operator()<N>(begin);
+  if constexpr (N > 1) for_groups<N / 2>(begin, end, f);
+}
+
 template <class F, int R>
 void score_rows(const ChunkArgs& a, int row, int first_tile, int last_tile, float* s) {
-  constexpr int N = blocking<R, 4>();
-  int j = first_tile;
-  for (; j + N <= last_tile; j += N) scores<F, R, N>(a.q + row, a.tiles + j, a.d, a.scale, s + row * kChunk + 16 * j);
-  for (; j < last_tile; ++j) scores<F, R, 1>(a.q + row, a.tiles + j, a.d, a.scale, s + row * kChunk + 16 * j);
+  for_groups<blocking<R, 4>()>(first_tile, last_tile, [&]<int N>(int j) {
+    scores<F, R, N>(a.q + row, a.tiles + j, a.d, a.scale, s + row * kChunk + 16 * j);
+  });
 }
 
 template <class F, int R>
 void weigh_rows(const ChunkArgs& a, int row, int t0, int t1, const float* p, float* o) {
-  constexpr int N = blocking<R, 8>();
   const int dp = padded_dim(a.d);
-  int c = 0;
-  for (; c + 16 * N <= dp; c += 16 * N) weigh<F, R, N>(p + row * kChunk, a.tiles, t0, t1, dp, c, o + row * dp);
-  for (; c < dp; c += 16) weigh<F, R, 1>(p + row * kChunk, a.tiles, t0, t1, dp, c, o + row * dp);
+  for_groups<blocking<R, 8>()>(0, dp / 16, [&]<int N>(int j) { weigh<F, R, N>(p + row * kChunk, a.tiles, t0, t1, dp, 16 * j, o + row * dp); });
 }
 
 /// Calls f.template operator()<R>(row) for row groups that make up `rows`.
