@@ -11,6 +11,7 @@ Tensor Dense::forward(ops::Ops& o, const ops::Batch& b, const HiddenTap* tap) co
   Tensor x = o.embed(globals.table(), c.embed_scale);                      // [T, D]
   Tensor h = o.rms_norm(x, layers[0].attn_norm, c.norm_eps);
   for (size_t l = 0; l < layers.size(); ++l) {
+    o.next_layer();
     const Layer& w = layers[l];
     const bool last = l + 1 == layers.size();
     if (tap) (*tap)(int(l), x);

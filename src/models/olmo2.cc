@@ -9,6 +9,7 @@ Tensor PostNorm::forward(ops::Ops& o, const ops::Batch& b, const HiddenTap* tap)
   const ModelConfig& c = config_;
   Tensor x = o.embed(globals.table(), c.embed_scale);                      // [T, D]
   for (size_t l = 0; l < layers.size(); ++l) {
+    o.next_layer();
     const Layer& w = layers[l];
     if (tap) (*tap)(int(l), x);
     Qkv t = project(o, x, w);

@@ -99,7 +99,10 @@ class Ops {
   // ---- one step -------------------------------------------------------------------------------------------------------------
   /// Starts a step: gives back all tensors of the last one and fixes the batch that attention sees.
   virtual void begin(const Batch&, KvCache*) = 0;
-  virtual Tensor empty(int64_t rows, int64_t cols) = 0;  ///< uninitialised, valid until the next begin()
+  virtual Tensor empty(int64_t rows, int64_t cols) = 0;  ///< uninitialised, valid until the next begin() or the second next_layer() after it
+  /// Called at the start of each layer. A tensor made in a layer lives until the end of the next layer, so that a step's memory, and with it what passes
+  /// through the caches, is that of two layers. Tensors made before the first call live until the next begin().
+  virtual void next_layer() {}
 
   virtual Tensor embed(const Weight& table, float scale) = 0;                         ///< rows of the batch's tokens: [T, D]
   virtual Tensor linear(Tensor x, const Linear&) = 0;                                 ///< [T, k] -> [T, n]

@@ -40,6 +40,7 @@ struct ChunkArgs {
   const float* q = nullptr;       ///< [d][kMaxRows], see pack_q
   int rows = 0, d = 0;
   const KvTile* tiles = nullptr;  ///< [kChunk / kTile]
+  const KvTile* next = nullptr;   ///< [kChunk / kTile] of the chunk that comes next, to be fetched ahead; null tiles are none
   const int* lo = nullptr;        ///< [rows] first token of the chunk that the row sees
   const int* hi = nullptr;        ///< [rows] one past the last; hi <= lo: none
   float scale = 1.0f, softcap = 0.0f;

@@ -62,12 +62,18 @@ inline m16 seen_lanes(int lo, int hi, int tile) {
   return first_n(b < 0 ? 0 : b > 16 ? 16 : b) & ~first_n(a < 0 ? 0 : a > 16 ? 16 : a);
 }
 
+/// With few rows the arithmetic waits for memory: while K is read V is fetched ahead, while V is read the next chunk's K.
+constexpr int kPrefetchRows = 6;
+
 /// s[r][16 j + lane] = scale * q_r · K for R rows and N tiles; q [d][kMaxRows], s rows are kChunk apart.
 template <class F, int R, int N>
 inline void scores(const float* q, const KvTile* tiles, int d, float scale, float* s) {
   f32x16 acc[R][N];
-  const typename F::T* k[N];
-  for (int j = 0; j < N; ++j) k[j] = static_cast<const typename F::T*>(tiles[j].k);
+  const typename F::T *k[N], *v[N];
+  for (int j = 0; j < N; ++j) {
+    k[j] = static_cast<const typename F::T*>(tiles[j].k);
+    v[j] = static_cast<const typename F::T*>(tiles[j].v);
+  }
 #pragma GCC unroll 16
   for (int r = 0; r < R; ++r) {
 #pragma GCC unroll 4
@@ -76,7 +82,10 @@ inline void scores(const float* q, const KvTile* tiles, int d, float scale, floa
   for (int i = 0; i < d; ++i, q += kMaxRows) {
     f32x16 kv[N];
 #pragma GCC unroll 4
-    for (int j = 0; j < N; ++j) kv[j] = F::load16(k[j] + 16 * i);
+    for (int j = 0; j < N; ++j) {
+      kv[j] = F::load16(k[j] + 16 * i);
+      if constexpr (R <= kPrefetchRows) prefetch(v[j] + 16 * i);
+    }
 #pragma GCC unroll 16
     for (int r = 0; r < R; ++r) {
       const f32x16 qr = set1(q[r]);
@@ -94,19 +103,25 @@ inline void scores(const float* q, const KvTile* tiles, int d, float scale, floa
 }
 
 /// o[r][16 j …] += sum over t in [t0, t1) of p[r][t] * V[t] for R rows and N vectors of the head.
-template <class F, int R, int N>
-inline void weigh(const float* p, const KvTile* tiles, int t0, int t1, int dp, int column, float* o) {
+/// o[r] starts at zero or, for Further tokens of a row, at what it was.
+template <class F, int R, int N, bool Further>
+inline void weigh(const float* p, const ChunkArgs& a, int t0, int t1, int dp, int column, float* o) {
   f32x16 acc[R][N];
 #pragma GCC unroll 16
   for (int r = 0; r < R; ++r) {
 #pragma GCC unroll 8
-    for (int j = 0; j < N; ++j) acc[r][j] = load(o + r * dp + column + 16 * j);
+    for (int j = 0; j < N; ++j) acc[r][j] = Further ? load(o + r * dp + column + 16 * j) : zero_f32();
   }
   for (int t = t0; t < t1; ++t) {
-    const typename F::T* v = static_cast<const typename F::T*>(tiles[t / kTile].v) + (t % kTile) * dp + column;
+    const int at = (t % kTile) * dp + column;
+    const typename F::T *v = static_cast<const typename F::T*>(a.tiles[t / kTile].v) + at, *next = nullptr;
+    if constexpr (R <= kPrefetchRows) next = static_cast<const typename F::T*>(a.next[t / kTile].k) + at;
     f32x16 vv[N];
 #pragma GCC unroll 8
-    for (int j = 0; j < N; ++j) vv[j] = F::load16(v + 16 * j);
+    for (int j = 0; j < N; ++j) {
+      vv[j] = F::load16(v + 16 * j);
+      if constexpr (R <= kPrefetchRows) prefetch(next + 16 * j);
+    }
 #pragma GCC unroll 16
     for (int r = 0; r < R; ++r) {
       const f32x16 pr = set1(p[r * kChunk + t]);
@@ -144,10 +159,10 @@ void score_rows(const ChunkArgs& a, int row, int first_tile, int last_tile, floa
   });
 }
 
-template <class F, int R>
+template <class F, int R, bool Further>
 void weigh_rows(const ChunkArgs& a, int row, int t0, int t1, const float* p, float* o) {
   const int dp = padded_dim(a.d);
-  for_groups<blocking<R, 8>()>(0, dp / 16, [&]<int N>(int j) { weigh<F, R, N>(p + row * kChunk, a.tiles, t0, t1, dp, 16 * j, o + row * dp); });
+  for_groups<blocking<R, 8>()>(0, dp / 16, [&]<int N>(int j) { weigh<F, R, N, Further>(p + row * kChunk, a, t0, t1, dp, 16 * j, o + row * dp); });
 }
 
 /// Calls f.template operator()<R>(row) for row groups that make up `rows`.
@@ -169,47 +184,65 @@ struct Range {
   int lo, hi;
 };
 
-/// Scores become weights; m and l of each row.
+/// e^x for x <= 0, as exp() but for its ends: what would be below 2^-126 stays there, and no input is large. Such weights vanish beside the largest, 1.
+inline f32x16 exp_below(f32x16 x) {
+  x = max(set1(-87.0f), x);
+  const f32x16 nf = round_even(x * set1(1.44269504088896341f));
+  f32x16 r = fma(nf, set1(-0.693359375f), x);
+  r = fma(nf, set1(2.12194440e-4f), r);
+  constexpr float kCoefficients[] = {1.0f / 720.0f, 1.0f / 120.0f, 1.0f / 24.0f, 1.0f / 6.0f, 0.5f, 1.0f, 1.0f};
+  return polynomial(r, kCoefficients) * bits_to_f32(shift_left<23>(to_i32(nf) + set1(int32_t{127})));
+}
+
+/// A row's scores become weights. Whole: it sees all of [seen.lo, seen.hi), which are whole tiles.
+template <class F, bool Whole>
+inline void soften_row(const ChunkArgs& a, int r, Range seen, float* s, Partial& out) {
+  const f32x16 lowest = set1(-__builtin_inff());
+  f32x16 top = lowest;
+  for (int t = seen.lo / 16 * 16; t < seen.hi; t += 16) {
+    f32x16 v = load(s + t);
+    if (a.softcap > 0) {
+      v = set1(a.softcap) * tanh(v / set1(a.softcap));
+      store(s + t, v);
+    }
+    top = max(top, Whole ? v : select(seen_lanes(a.lo[r], a.hi[r], t), v, lowest));
+  }
+  out.m[r] = hmax(top);
+  const f32x16 m = set1(out.m[r]);
+  f32x16 sum = zero_f32();
+  for (int t = seen.lo / 16 * 16; t < seen.hi; t += 16) {
+    f32x16 p = exp_below(load(s + t) - m);
+    if constexpr (!Whole) p = select(seen_lanes(a.lo[r], a.hi[r], t), p, zero_f32());
+    sum += p;
+    if constexpr (F::kScaled) p = p * load(a.tiles[t / 16].v_scale);
+    store(s + t, p);
+  }
+  out.l[r] = hsum(sum);
+}
+
 template <class F>
 void soften(const ChunkArgs& a, Range seen, float* s, Partial& out) {
-  const f32x16 lowest = set1(-__builtin_inff());
   for (int r = 0; r < a.rows; ++r) {
-    float* sr = s + r * kChunk;
-    f32x16 top = lowest;
-    for (int t = seen.lo / 16 * 16; t < seen.hi; t += 16) {
-      f32x16 v = load(sr + t);
-      if (a.softcap > 0) {
-        v = set1(a.softcap) * tanh(v / set1(a.softcap));
-        store(sr + t, v);
-      }
-      top = max(top, select(seen_lanes(a.lo[r], a.hi[r], t), v, lowest));
-    }
-    out.m[r] = hmax(top);
-    const f32x16 m = set1(out.m[r]);
-    f32x16 sum = zero_f32();
-    for (int t = seen.lo / 16 * 16; t < seen.hi; t += 16) {
-      f32x16 p = select(seen_lanes(a.lo[r], a.hi[r], t), exp(load(sr + t) - m), zero_f32());
-      sum += p;
-      if constexpr (F::kScaled) p = p * load(a.tiles[t / 16].v_scale);
-      store(sr + t, p);
-    }
-    out.l[r] = hsum(sum);
+    const bool whole = a.lo[r] <= seen.lo && a.hi[r] >= seen.hi && seen.lo % 16 == 0 && seen.hi % 16 == 0;
+    if (whole) soften_row<F, true>(a, r, seen, s + r * kChunk, out);
+    else soften_row<F, false>(a, r, seen, s + r * kChunk, out);
   }
 }
 
 /// All rows see [both.lo, both.hi); what single rows see before and after it is added row by row, so that each row's order is ascending.
 template <class F>
 void weigh_all(const ChunkArgs& a, Range both, const float* p, float* o) {
-  if (both.hi <= both.lo) {
-    for (int r = 0; r < a.rows; ++r) weigh_rows<F, 1>(a, r, a.lo[r], a.hi[r], p, o);
-    return;
+  bool before = both.hi <= both.lo;
+  for (int r = 0; r < a.rows; ++r) before |= a.lo[r] < both.lo;
+  if (!before) {
+    for_row_groups(a.rows, [&]<int R>(int row) { weigh_rows<F, R, false>(a, row, both.lo, both.hi, p, o); });
+  } else {
+    for (int r = 0; r < a.rows; ++r) weigh_rows<F, 1, false>(a, r, a.lo[r], a.hi[r] < both.lo ? a.hi[r] : both.lo, p, o);
+    if (both.lo < both.hi) for_row_groups(a.rows, [&]<int R>(int row) { weigh_rows<F, R, true>(a, row, both.lo, both.hi, p, o); });
   }
+  const int rest = both.lo < both.hi ? both.hi : both.lo;
   for (int r = 0; r < a.rows; ++r) {
-    if (a.lo[r] < both.lo) weigh_rows<F, 1>(a, r, a.lo[r], both.lo, p, o);
-  }
-  for_row_groups(a.rows, [&]<int R>(int row) { weigh_rows<F, R>(a, row, both.lo, both.hi, p, o); });
-  for (int r = 0; r < a.rows; ++r) {
-    if (a.hi[r] > both.hi) weigh_rows<F, 1>(a, r, both.hi, a.hi[r], p, o);
+    if (a.hi[r] > rest) weigh_rows<F, 1, true>(a, r, a.lo[r] > rest ? a.lo[r] : rest, a.hi[r], p, o);
   }
 }
 
@@ -227,8 +260,6 @@ void attend_chunk(const ChunkArgs& a, Partial& out) noexcept {
   const int first_tile = any.lo / kTile, last_tile = (any.hi + kTile - 1) / kTile;
   for_row_groups(a.rows, [&]<int R>(int row) { score_rows<F, R>(a, row, first_tile, last_tile, s); });
   soften<F>(a, any, s, out);
-  const int n = a.rows * padded_dim(a.d);
-  for (int i = 0; i < n; i += 16) store(out.o + i, zero_f32());
   weigh_all<F>(a, both, s, out.o);
 }
 

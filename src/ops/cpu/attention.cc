@@ -10,22 +10,32 @@ namespace {
 
 using namespace kernels::cpu;
 
-// Multiply-adds (times two: scores and values) that one core does in a few µs; less is not worth waking the team for.
-constexpr int64_t kAlone = 400'000;
+// Multiply-adds that one core does in a few µs; less is not worth waking the team for.
+constexpr int64_t kAlone = 100'000;
 constexpr int64_t kAloneWrites = 16'384;  // elements of K and V
-constexpr int64_t kMinSplitChunks = 8;
+// Pieces of work are handed out as members come for them: small enough to even out, large enough to cost nothing.
+constexpr int64_t kPiece = 400'000;
+constexpr int kPiecesPerMember = 8;
 
 /// Up to kMaxRows (token, head of the group) rows of one sequence and kv head.
 struct Item {
   int32_t seq = 0, kv_head = 0;
   int32_t first_row = 0, rows = 0;  ///< row = (token - first token of the sequence) * group + head of the group
+  int64_t first_key = 0, last_key = 0;  ///< keys that at least one row sees
   int64_t first_chunk = 0, last_chunk = 0;
-  int64_t parts = -1;               ///< index of its first Partial if it is split, else -1
 };
 
-/// What one member does at a time: all chunks of an item, or a range of the chunks of a split one.
+/// An item whose chunks are cut into several units. The first unit leaves a running result, the others a result for each chunk; whoever ends last joins
+/// them in order.
+struct Split {
+  Partial head;                     ///< of the first unit
+  int64_t head_end = 0;             ///< its last chunk
+  std::span<Partial> tail;          ///< [last_chunk - head_end]
+  int32_t left = 0;                 ///< units not done yet; atomic
+};
+
 struct Unit {
-  int32_t item = 0;
+  int32_t item = 0, split = -1;     ///< split: -1 if the unit is the whole item
   int64_t first_chunk = 0, last_chunk = 0;
 };
 
@@ -45,9 +55,8 @@ class Attention {
     const int64_t written = b_.T() * a_.kv_heads * a_.head_dim * 2;
     if (written <= kAloneWrites) write(0, b_.T());
     else team.for_ranges(b_.T(), 1, [&](int64_t t0, int64_t t1) { write(t0, t1); });
-    if (work_ <= kAlone) return take_units(scratch_[0]);
-    team.share([&](int member) { take_units(scratch_[size_t(member)]); });
-    if (!splits_.empty()) team.share([&](int member) { take_merges(scratch_[size_t(member)]); });
+    if (pieces_.size() <= 2) return take_pieces(scratch_[0]);
+    team.share([&](int member) { take_pieces(scratch_[size_t(member)]); });
   }
 
  private:
@@ -63,12 +72,11 @@ class Attention {
       for (int64_t t = tiles_of(s) - 1; t >= 0; --t) {  // later queries see more: longest first
         for (int h = 0; h < a_.kv_heads; ++h) {
           const Item& i = items_[size_t(n++)] = make_item(int32_t(s), h, int32_t(t));
-          const int64_t chunks = i.last_chunk - i.first_chunk;
-          work_ += chunks * i.rows * kChunk * dp_ * 2;
+          work_ += (i.last_chunk - i.first_chunk) * cost_of_chunk(i);
         }
       }
     }
-    split(threads, arena);
+    cut(threads, arena);
     scratch_ = arena.take<Scratch>(size_t(threads));
     for (Scratch& s : scratch_) {
       s.q = arena.take<float>(size_t(kMaxRows * a_.head_dim)).data();
@@ -84,52 +92,48 @@ class Attention {
   Item make_item(int32_t seq, int kv_head, int32_t tile) const {
     const int32_t start = b_.query_start[size_t(seq)], rows = (b_.query_start[size_t(seq) + 1] - start) * heads_per_kv_;
     Item i{.seq = seq, .kv_head = kv_head, .first_row = tile * kMaxRows, .rows = std::min(kMaxRows, rows - tile * kMaxRows)};
-    const int32_t first = b_.positions[size_t(start + i.first_row / heads_per_kv_)];
-    const int32_t last = b_.positions[size_t(start + (i.first_row + i.rows - 1) / heads_per_kv_)];
-    i.first_chunk = first_key(first) / kChunk;
-    i.last_chunk = last / kChunk + 1;
+    i.first_key = first_key(b_.positions[size_t(start + i.first_row / heads_per_kv_)]);
+    i.last_key = b_.positions[size_t(start + (i.first_row + i.rows - 1) / heads_per_kv_)];
+    i.first_chunk = i.first_key / kChunk;
+    i.last_chunk = i.last_key / kChunk + 1;
     return i;
   }
 
-  /// An item that is a large share of the step's work is cut at chunk borders; its parts are merged in order afterwards.
-  void split(int threads, base::Arena& arena) {
-    const int64_t share = work_ / (int64_t{threads} * 4);
-    auto wanted = [&](const Item& i) {
-      const int64_t chunks = i.last_chunk - i.first_chunk;
-      return threads > 1 && work_ > kAlone && chunks >= kMinSplitChunks && chunks * i.rows * kChunk * dp_ * 2 > share;
-    };
-    // A unit of a split item is about one share, so there are at most a few of them a thread.
-    auto chunks_per_unit = [&](const Item& i) { return std::max<int64_t>(1, share / (int64_t{i.rows} * kChunk * dp_ * 2)); };
-    int64_t units = 0, parts = 0, splits = 0;
-    for (Item& i : items_) {
-      const int64_t chunks = i.last_chunk - i.first_chunk;
-      if (!wanted(i)) {
-        ++units;
-        continue;
-      }
-      i.parts = parts;
-      parts += chunks;
-      ++splits;
-      units += (chunks + chunks_per_unit(i) - 1) / chunks_per_unit(i);
-    }
-    units_ = arena.take<Unit>(size_t(units));
-    parts_ = arena.take<Partial>(size_t(parts));
-    splits_ = arena.take<int32_t>(size_t(splits));
-    int64_t u = 0, s = 0;
+  int64_t cost_of_chunk(const Item& i) const { return int64_t{i.rows} * kChunk * dp_ * 2; }
+
+  /// Cuts the chunks of all items, in order, into pieces of about equal cost. A border inside an item splits it.
+  void cut(int threads, base::Arena& arena) {
+    const bool alone = threads == 1 || work_ <= kAlone;
+    const int64_t most = int64_t{threads} * kPiecesPerMember;
+    const int64_t count = alone ? 1 : std::clamp<int64_t>(work_ / kPiece, threads, most);
+    // Each border can split one item: one more unit, and one more Split.
+    units_ = arena.take<Unit>(items_.size() + size_t(count));
+    splits_ = arena.take<Split>(size_t(count));
+    pieces_ = arena.take<int32_t>(size_t(count) + 1);
+    int64_t done = 0, piece = 0, units = 0, splits = 0;
+    pieces_[0] = 0;
     for (size_t n = 0; n < items_.size(); ++n) {
       const Item& i = items_[n];
-      if (i.parts < 0) {
-        units_[size_t(u++)] = {int32_t(n), i.first_chunk, i.last_chunk};
-        continue;
+      const int64_t each = cost_of_chunk(i), first_unit = units;
+      for (int64_t c = i.first_chunk; c < i.last_chunk;) {
+        const int64_t target = work_ * (piece + 1) / count - done;  // cost that the piece still takes
+        const int64_t take = piece + 1 == count ? i.last_chunk - c : std::clamp<int64_t>((target + each / 2) / each, 0, i.last_chunk - c);
+        if (take > 0) units_[size_t(units++)] = {int32_t(n), -1, c, c + take};
+        c += take;
+        done += take * each;
+        if (piece + 1 < count && done + each / 2 >= work_ * (piece + 1) / count) pieces_[size_t(++piece)] = int32_t(units);
       }
-      splits_[size_t(s++)] = int32_t(n);
-      for (int64_t c = i.first_chunk; c < i.last_chunk; c += chunks_per_unit(i)) {
-        units_[size_t(u++)] = {int32_t(n), c, std::min(i.last_chunk, c + chunks_per_unit(i))};
-      }
-      for (int64_t c = 0; c < i.last_chunk - i.first_chunk; ++c) {
-        parts_[size_t(i.parts + c)].o = arena.take<float>(size_t(i.rows * dp_)).data();
-      }
+      if (units - first_unit > 1) make_split(i, int32_t(splits++), units_.subspan(size_t(first_unit), size_t(units - first_unit)), arena);
     }
+    while (piece < count) pieces_[size_t(++piece)] = int32_t(units);
+  }
+
+  void make_split(const Item& i, int32_t index, std::span<Unit> units, base::Arena& arena) {
+    for (Unit& u : units) u.split = index;
+    Split& s = splits_[size_t(index)] = {.head_end = units[0].last_chunk, .left = int32_t(units.size())};
+    s.head.o = arena.take<float>(size_t(i.rows * dp_)).data();
+    s.tail = arena.take<Partial>(size_t(i.last_chunk - s.head_end));
+    for (Partial& p : s.tail) p.o = arena.take<float>(size_t(i.rows * dp_)).data();
   }
 
   // ---- writing ------------------------------------------------------------------------------------------------------------------
@@ -146,19 +150,16 @@ class Attention {
   // ---- attending ----------------------------------------------------------------------------------------------------------------
   struct Rows {
     int64_t first[kMaxRows], last[kMaxRows];  ///< keys that each row sees
-    int64_t any_first, any_last;
   };
 
   Rows load_rows(const Item& i, float* q) const {
-    Rows r{.any_first = INT64_MAX, .any_last = -1};
+    Rows r;
     const float* from[kMaxRows];
     for (int n = 0; n < i.rows; ++n) {
       const int32_t token = b_.query_start[size_t(i.seq)] + (i.first_row + n) / heads_per_kv_;
       from[n] = a_.q.row(token) + head(i, n) * a_.head_dim;
       r.last[n] = b_.positions[size_t(token)];
       r.first[n] = first_key(int32_t(r.last[n]));
-      r.any_first = std::min(r.any_first, r.first[n]);
-      r.any_last = std::max(r.any_last, r.last[n]);
     }
     k_.pack_q(q, from, i.rows, a_.head_dim);
     return r;
@@ -166,50 +167,68 @@ class Attention {
 
   int64_t head(const Item& i, int n) const { return int64_t{i.kv_head} * heads_per_kv_ + (i.first_row + n) % heads_per_kv_; }
 
-  void one_chunk(const Item& i, const Rows& rows, int64_t chunk, const float* q, Partial& out) const {
-    const int64_t base = chunk * kChunk;
-    int lo[kMaxRows], hi[kMaxRows];
-    for (int n = 0; n < i.rows; ++n) {
-      lo[n] = int(std::clamp<int64_t>(rows.first[n] - base, 0, kChunk));
-      hi[n] = int(std::clamp<int64_t>(rows.last[n] + 1 - base, 0, kChunk));
-    }
-    KvTile tiles[kChunk / kTile];
+  struct Tiles {
+    KvTile tile[kChunk / kTile];
+  };
+
+  /// Tiles that no row sees are not looked up and stay what `t` says.
+  Tiles find_tiles(const Item& i, int64_t chunk, Tiles t = {}) const {
     const int32_t* table = group_.block_table + i.seq * group_.table_stride;
     for (int j = 0; j < kChunk / kTile; ++j) {
-      const int64_t token = base + j * kTile;
-      if (token > rows.any_last || token + kTile <= rows.any_first) continue;
+      const int64_t token = chunk * kChunk + j * kTile;
+      if (token > i.last_key || token + kTile <= i.first_key) continue;
       const int32_t block = table[token / kv_.block_size];
       ISO_CHECK(block >= 0);
-      tiles[j] = kv_.tile(a_.layer, block, i.kv_head, int(token % kv_.block_size) / kTile);
+      t.tile[j] = kv_.tile(a_.layer, block, i.kv_head, int(token % kv_.block_size) / kTile);
     }
-    k_.chunk[format_]({.q = q, .rows = i.rows, .d = a_.head_dim, .tiles = tiles, .lo = lo, .hi = hi, .scale = a_.scale, .softcap = a_.softcap}, out);
+    return t;
   }
 
-  void take_units(Scratch& s) {
-    for (int64_t n; (n = next_unit_.fetch_add(1, std::memory_order_relaxed)) < int64_t(units_.size());) {
-      const Unit& u = units_[size_t(n)];
-      const Item& i = items_[size_t(u.item)];
-      const Rows rows = load_rows(i, s.q);
-      if (i.parts >= 0) {
-        for (int64_t c = u.first_chunk; c < u.last_chunk; ++c) one_chunk(i, rows, c, s.q, parts_[size_t(i.parts + c - i.first_chunk)]);
-        continue;
+  /// Calls use(partial) after each chunk of the unit; into(chunk) says where its result goes. What comes after the unit is fetched ahead.
+  template <class Into, class Use>
+  void each_chunk(const Unit& u, const Unit* after, const Rows& rows, const float* q, Into into, Use use) const {
+    const Item& i = items_[size_t(u.item)];
+    Tiles now = find_tiles(i, u.first_chunk);
+    for (int64_t c = u.first_chunk; c < u.last_chunk; ++c) {
+      Tiles next = now;
+      if (c + 1 < u.last_chunk) next = find_tiles(i, c + 1, now);
+      else if (after) next = find_tiles(items_[size_t(after->item)], after->first_chunk, now);
+      int lo[kMaxRows], hi[kMaxRows];
+      for (int n = 0; n < i.rows; ++n) {
+        lo[n] = int(std::clamp<int64_t>(rows.first[n] - c * kChunk, 0, kChunk));
+        hi[n] = int(std::clamp<int64_t>(rows.last[n] + 1 - c * kChunk, 0, kChunk));
       }
-      k_.clear(s.run, i.rows, a_.head_dim);
-      for (int64_t c = u.first_chunk; c < u.last_chunk; ++c) {
-        one_chunk(i, rows, c, s.q, s.part);
-        k_.merge(s.run, s.part, i.rows, a_.head_dim);
-      }
-      finish(i, s.run);
+      Partial& out = into(c);
+      k_.chunk[format_]({.q = q, .rows = i.rows, .d = a_.head_dim, .tiles = now.tile, .next = next.tile, .lo = lo, .hi = hi, .scale = a_.scale,
+                         .softcap = a_.softcap}, out);
+      use(out);
+      now = next;
     }
   }
 
-  void take_merges(Scratch& s) {
-    for (int64_t n; (n = next_merge_.fetch_add(1, std::memory_order_relaxed)) < int64_t(splits_.size());) {
-      const Item& i = items_[size_t(splits_[size_t(n)])];
-      k_.clear(s.run, i.rows, a_.head_dim);
-      for (int64_t c = 0; c < i.last_chunk - i.first_chunk; ++c) k_.merge(s.run, parts_[size_t(i.parts + c)], i.rows, a_.head_dim);
-      finish(i, s.run);
+  void take_pieces(Scratch& s) {
+    for (int64_t n; (n = next_piece_.fetch_add(1, std::memory_order_relaxed)) + 1 < int64_t(pieces_.size());) {
+      const int32_t end = pieces_[size_t(n) + 1];
+      for (int32_t u = pieces_[size_t(n)]; u < end; ++u) run_unit(units_[size_t(u)], u + 1 < end ? &units_[size_t(u) + 1] : nullptr, s);
     }
+  }
+
+  void run_unit(const Unit& u, const Unit* after, Scratch& s) const {
+    const Item& i = items_[size_t(u.item)];
+    Split* split = u.split < 0 ? nullptr : &splits_[size_t(u.split)];
+    const Rows rows = load_rows(i, s.q);
+    if (!split || u.first_chunk == i.first_chunk) {
+      Partial& run = split ? split->head : s.run;
+      k_.clear(run, i.rows, a_.head_dim);
+      each_chunk(u, after, rows, s.q, [&](int64_t) -> Partial& { return s.part; }, [&](const Partial& p) { k_.merge(run, p, i.rows, a_.head_dim); });
+      if (!split) return finish(i, run);
+    } else {
+      each_chunk(u, after, rows, s.q, [&](int64_t c) -> Partial& { return split->tail[size_t(c - split->head_end)]; },
+                 [](const Partial&) {});
+    }
+    if (std::atomic_ref(split->left).fetch_sub(1, std::memory_order_acq_rel) > 1) return;
+    for (const Partial& p : split->tail) k_.merge(split->head, p, i.rows, a_.head_dim);
+    finish(i, split->head);
   }
 
   void finish(const Item& i, Partial& run) const {
@@ -233,11 +252,10 @@ class Attention {
   int64_t work_ = 0;
   std::span<Item> items_;
   std::span<Unit> units_;
-  std::span<int32_t> splits_;
-  std::span<Partial> parts_;
+  std::span<int32_t> pieces_;  ///< piece n is units [pieces_[n], pieces_[n + 1])
+  std::span<Split> splits_;
   std::span<Scratch> scratch_;
-  alignas(64) std::atomic<int64_t> next_unit_{0};
-  alignas(64) std::atomic<int64_t> next_merge_{0};
+  alignas(64) std::atomic<int64_t> next_piece_{0};
 };
 
 }  // namespace

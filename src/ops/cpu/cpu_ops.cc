@@ -60,27 +60,34 @@ Tensor CpuOps::linear(Tensor x, const Linear& w) {
 }
 
 void CpuOps::linear_n(Tensor x, std::span<const Linear* const> ws, std::span<Tensor> outs) {
-  const auto jobs = arena_.take<LinearJob>(ws.size());
+  const auto jobs = arena_->take<LinearJob>(ws.size());
   for (size_t i = 0; i < ws.size(); ++i) {
     ISO_CHECK(ws[i]->w && ws[i]->w->k == x.cols);
     outs[i] = empty(x.rows, ws[i]->w->n);
     jobs[i] = {ws[i]->w.get(), outs[i], ws[i]->bias};
   }
-  ops::linear(team_, k_, x, arena_.take<std::byte>(linear_scratch_bytes(x.rows, x.cols)), jobs);
+  ops::linear(team_, k_, x, arena_->take<std::byte>(linear_scratch_bytes(x.rows, x.cols)), jobs);
 }
 
 // ---- one step -------------------------------------------------------------------------------------------------------------------
 void CpuOps::begin(const Batch& batch, KvCache* kv) {
-  arena_.reset();
+  step_.reset();
+  arena_ = &step_;
+  layer_ = 0;
   ropes_.begin();
   batch_ = batch;
   kv_ = static_cast<CpuKvCache*>(kv);
 }
 
+void CpuOps::next_layer() {
+  arena_ = &layers_[layer_++ % 2];
+  arena_->reset();
+}
+
 Tensor CpuOps::empty(int64_t rows, int64_t cols) {
   // Each row starts on a cache line, an odd number of lines after the last: rows a power of two apart would share a set of the first-level cache.
   const int64_t stride = (cols + 15) / 16 * 16 + (((cols + 15) / 16) % 2 ? 0 : 16);
-  return {arena_.take<float>(size_t(rows * stride)).data(), rows, cols, stride};
+  return {arena_->take<float>(size_t(rows * stride)).data(), rows, cols, stride};
 }
 
 Tensor CpuOps::rms_norm(Tensor x, std::span<const float> weight, float eps) {
@@ -118,7 +125,7 @@ void CpuOps::head_norm(Tensor x, int head_dim, std::span<const float> weight, fl
 
 void CpuOps::rope(Tensor x, int head_dim, const Rope& rope) {
   ISO_CHECK(x.rows == batch_.T() && head_dim > 0 && x.cols % head_dim == 0 && rope.rot <= head_dim);
-  const auto table = ropes_.get(rope, batch_.positions, arena_, team_);
+  const auto table = ropes_.get(rope, batch_.positions, step_, team_);
   const auto rotate = rope.interleaved ? k_.elementwise.rope_interleaved : k_.elementwise.rope;
   const int64_t half = rope.rot / 2;
   for_rows(x.rows, x.cols, [&](int64_t r0, int64_t r1) {
@@ -135,18 +142,31 @@ Tensor CpuOps::attention(const AttentionArgs& a) {
   ISO_CHECK(a.q.rows == T && a.k.rows == T && a.v.rows == T && a.q.cols == a.heads * d && a.k.cols == a.kv_heads * d && a.v.cols == a.kv_heads * d);
   ISO_CHECK(a.sinks.empty() || int64_t(a.sinks.size()) == a.heads);
   const Tensor out = empty(T, a.heads * d);
-  ops::attention(a, batch_, *kv_, k_.attention, team_, arena_, out);
+  ops::attention(a, batch_, *kv_, k_.attention, team_, *arena_, out);
   return out;
 }
 
-Tensor CpuOps::act_mul(Tensor gate, Tensor up, Activation activation) {
+void CpuOps::act_mul_into(Tensor out, Tensor gate, Tensor up, Activation activation) {
   ISO_CHECK(same_shape(gate, up));
-  const Tensor out = empty(gate.rows, gate.cols);
   const auto f = k_.elementwise.act_mul[int(activation)];
   for_rows(out.rows, out.cols * kActCost, [&](int64_t r0, int64_t r1) {
     for (int64_t r = r0; r < r1; ++r) f(out.row(r), gate.row(r), up.row(r), out.cols);
   });
+}
+
+Tensor CpuOps::act_mul(Tensor gate, Tensor up, Activation activation) {
+  const Tensor out = empty(gate.rows, gate.cols);
+  act_mul_into(out, gate, up, activation);
   return out;
+}
+
+/// The gate's memory, still in the caches, takes the result.
+Tensor CpuOps::linear_act(Tensor x, const Linear& gate, const Linear& up, Activation activation) {
+  const Linear* const ws[2] = {&gate, &up};
+  Tensor o[2];
+  linear_n(x, ws, o);
+  act_mul_into(o[0], o[0], o[1], activation);
+  return o[0];
 }
 
 void CpuOps::add(Tensor x, Tensor y, float scale) {

@@ -21,6 +21,7 @@ class CpuOps final : public Ops {
 
   void begin(const Batch&, KvCache*) override;
   Tensor empty(int64_t rows, int64_t cols) override;
+  void next_layer() override;
 
   Tensor embed(const Weight& table, float scale) override;
   Tensor linear(Tensor x, const Linear&) override;
@@ -36,6 +37,7 @@ class CpuOps final : public Ops {
   Tensor gather(Tensor x, std::span<const int32_t> rows) override;
 
   Tensor add_rms_norm(Tensor x, Tensor y, std::span<const float> weight, float eps) override;
+  Tensor linear_act(Tensor x, const Linear& gate, const Linear& up, Activation) override;
 
   Result<std::unique_ptr<KvCache>> make_kv(std::span<const KvLayerSpec>, std::span<const int64_t> blocks_per_group, int block_size, KvType) override;
   size_t kv_block_bytes(std::span<const KvLayerSpec>, int group, int block_size, KvType) const override;
@@ -50,12 +52,16 @@ class CpuOps final : public Ops {
   /// Calls f(r0, r1) for ranges of rows; on this thread alone when all rows together cost fewer than kAlone element visits.
   template <class F>
   void for_rows(int64_t rows, int64_t cost, F&& f);
+  void act_mul_into(Tensor out, Tensor gate, Tensor up, Activation);
 
   const kernels::cpu::KernelTable& k_;
   Precision precision_;
   WeightStore store_;
   base::Team team_;
-  base::Arena arena_;
+  base::Arena step_;               ///< until the next begin()
+  base::Arena layers_[2];          ///< of the even and the odd layers
+  base::Arena* arena_ = &step_;    ///< where tensors are made now
+  int64_t layer_ = 0;
   RopeTables ropes_;
   Batch batch_;
   CpuKvCache* kv_ = nullptr;

@@ -205,6 +205,28 @@ TEST(CpuOps, TwoRopesInOneStepDoNotMix) {
   EXPECT_FALSE(same_bits(a, rotate(10000)));
 }
 
+TEST(CpuOps, TensorsLiveUntilTheEndOfTheNextLayer) {
+  auto o = make(1);
+  const Step step(3);
+  o->begin(step.batch(), nullptr);
+  auto filled = [&](float v) {
+    const Tensor t = o->empty(3, 1000);
+    for (int64_t r = 0; r < 3; ++r) std::fill_n(t.row(r), 1000, v);
+    return t;
+  };
+  const Tensor outside = filled(-1);
+  Tensor last = outside;
+  for (int layer = 0; layer < 6; ++layer) {
+    o->next_layer();
+    const Tensor now = filled(float(layer));
+    for (int i = 0; i < 5; ++i) filled(100);
+    EXPECT_EQ(last.row(2)[999], float(layer - 1));
+    EXPECT_EQ(now.row(0)[0], float(layer));
+    EXPECT_EQ(outside.row(1)[500], -1.0f);
+    last = now;
+  }
+}
+
 TEST(CpuOps, DescribesItself) {
   EXPECT_THAT(make(1)->describe(), testing::StartsWith("cpu "));
   EXPECT_THAT(make(3, Precision::exact)->describe(), testing::HasSubstr("3 threads, exact"));
