@@ -106,15 +106,18 @@ void HttpSession::on_watched(error_code ec, size_t n) {
     gone_ = true;
     return wake();
   }
-  watch();
+  if (!unwatch_) watch();
 }
 
 asio::awaitable<void> HttpSession::stop_watching() {
+  // The read may have ended already and its handler wait behind this one: it must not begin another.
+  unwatch_ = true;
   watch_cancel_.emit(asio::cancellation_type::all);
   while (watching_) {
     woken_ = false;
     co_await wait_woken(1);
   }
+  unwatch_ = false;
 }
 
 asio::awaitable<void> HttpSession::run() {

@@ -80,7 +80,7 @@ class HttpSession : public std::enable_shared_from_this<HttpSession> {
   asio::steady_timer deadline_, waker_;
   uint64_t deadline_generation_ = 0;
   asio::cancellation_signal watch_cancel_;
-  bool watching_ = false, gone_ = false, woken_ = false;
+  bool watching_ = false, unwatch_ = false, gone_ = false, woken_ = false;
   bool draining_ = false, idle_ = true, timed_out_ = false;
   Pending* pending_ = nullptr;     ///< the answer under way
   std::optional<Error> end_with_;

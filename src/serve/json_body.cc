@@ -99,7 +99,7 @@ const char* meaning(simdjson::error_code code) {
 
 Result<Json> parse_json(std::string_view text, size_t max_depth) {
   dom::parser parser;
-  if (parser.allocate(std::max<size_t>(text.size(), 64), max_depth + 1) != simdjson::SUCCESS) {
+  if (parser.allocate(std::max<size_t>(text.size(), 64), max_depth) != simdjson::SUCCESS) {
     return fail(Code::resource_exhausted, "no memory to parse a body of " + std::to_string(text.size()) + " bytes");
   }
   dom::element root;
