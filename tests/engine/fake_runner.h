@@ -56,8 +56,11 @@ class FakeRunner final : public Runner {
     largest_batch = std::max<int64_t>(largest_batch, b.S());
     largest_step = std::max<int64_t>(largest_step, b.T());
     if (before_step) before_step(b);
-    if (fail_at == steps) return fail(Code::internal, "the test asked for a failure");
-    if (throw_at == steps) throw std::runtime_error("the test asked for an exception");
+    if (b.S() == fail_at_seqs) {
+      fail_at_seqs = -1;
+      if (throws) throw std::runtime_error("the test asked for an exception");
+      return fail(Code::internal, "the test asked for a failure");
+    }
     for (size_t g = 0; g < groups_.size(); ++g) write(b, g);
     logits_.resize(size_t(std::max<int64_t>(1, b.R()) * vocab_));
     for (int64_t r = 0; r < b.R(); ++r) read(b, r);
@@ -66,7 +69,8 @@ class FakeRunner final : public Runner {
   }
 
   std::atomic<int64_t> steps{0}, bad_reads{0}, bad_writes{0}, largest_batch{0}, largest_step{0};
-  int64_t fail_at = -1, throw_at = -1;
+  int64_t fail_at_seqs = -1;  ///< fails once, the first time that many sequences share a step
+  bool throws = false;        ///< by an exception instead of an error
   std::chrono::microseconds step_time{0};
   std::function<void(const ops::Batch&)> before_step;
 

@@ -175,7 +175,9 @@ TEST(Submit, IdsAreUniqueWhileAlive) {
 TEST(Failure, OfTheModelEndsTheStepsRequestsOnly) {
   for (const bool throws : {false, true}) {
     Rig rig({});
-    (throws ? rig.runner->throw_at : rig.runner->fail_at) = 5;
+    rig.runner->fail_at_seqs = 4;
+    rig.runner->throws = throws;
+    rig.runner->step_time = 2ms;
     auto got = run(*rig, [] {
       std::vector<Request> v;
       for (uint64_t i = 0; i < 4; ++i) v.push_back(request(i, prompt_of(6, uint32_t(i)), kLong));
@@ -188,6 +190,7 @@ TEST(Failure, OfTheModelEndsTheStepsRequestsOnly) {
     }
     const SamplingParams p{.temperature = 0, .max_tokens = 9, .ignore_eos = true};
     const auto prompt = prompt_of(6, 1);
+    rig.runner->step_time = 0ms;
     expect_same(run_one(*rig, request(9, prompt, p)), expected(prompt, p, rig.setup.groups), "after the failure");
   }
 }
