@@ -63,7 +63,7 @@ inline m16 seen_lanes(int lo, int hi, int tile) {
 }
 
 /// With few rows the arithmetic waits for memory: while K is read V is fetched ahead, while V is read the next chunk's K.
-constexpr int kPrefetchRows = 6;
+constexpr int kFetchAheadRows = 6;
 
 /// s[r][16 j + lane] = scale * q_r · K for R rows and N tiles; q [d][kMaxRows], s rows are kChunk apart.
 template <class F, int R, int N>
@@ -84,7 +84,7 @@ inline void scores(const float* q, const KvTile* tiles, int d, float scale, floa
 #pragma GCC unroll 4
     for (int j = 0; j < N; ++j) {
       kv[j] = F::load16(k[j] + 16 * i);
-      if constexpr (R <= kPrefetchRows) prefetch(v[j] + 16 * i);
+      if constexpr (R <= kFetchAheadRows) prefetch(v[j] + 16 * i);
     }
 #pragma GCC unroll 16
     for (int r = 0; r < R; ++r) {
@@ -115,12 +115,12 @@ inline void weigh(const float* p, const ChunkArgs& a, int t0, int t1, int dp, in
   for (int t = t0; t < t1; ++t) {
     const int at = (t % kTile) * dp + column;
     const typename F::T *v = static_cast<const typename F::T*>(a.tiles[t / kTile].v) + at, *next = nullptr;
-    if constexpr (R <= kPrefetchRows) next = static_cast<const typename F::T*>(a.next[t / kTile].k) + at;
+    if constexpr (R <= kFetchAheadRows) next = static_cast<const typename F::T*>(a.next[t / kTile].k) + at;
     f32x16 vv[N];
 #pragma GCC unroll 8
     for (int j = 0; j < N; ++j) {
       vv[j] = F::load16(v + 16 * j);
-      if constexpr (R <= kPrefetchRows) prefetch(next + 16 * j);
+      if constexpr (R <= kFetchAheadRows) prefetch(next + 16 * j);
     }
 #pragma GCC unroll 16
     for (int r = 0; r < R; ++r) {
