@@ -45,7 +45,7 @@ inline Codes load_codes_(const std::byte* block, Indices<G...>) {
 /// Block b of a unit.
 template <Pack P>
 inline Codes load_codes(const std::byte* unit, int b) {
-  return load_codes_<P>(unit + b * pack_row(P).block_bytes(), indices<kGroups>());
+  return load_codes_<P>(unit + pack_row(P).blocks_at() + b * pack_row(P).block_bytes(), indices<kGroups>());
 }
 
 // 2^(e - 128), the scale of doubled E2M1 values; below 2 a denormal.
@@ -64,7 +64,7 @@ inline Scales load_scales(const std::byte* unit, int b) {
   const auto* small_a = reinterpret_cast<const uint8_t*>(unit + L.small_a_at());
   const auto* small_b = reinterpret_cast<const uint8_t*>(unit + L.small_b_at());
   const auto half = [&](int i) { return load_f16(reinterpret_cast<const uint16_t*>(unit + L.halves_at()) + kLanes * i); };
-  const auto whole = [&](int i) { return load(reinterpret_cast<const float*>(unit + L.floats_at()) + kLanes * i); };
+  const auto whole = [&](int i) { return load(reinterpret_cast<const float*>(unit) + kLanes * i); };
   const auto u8 = [&](const uint8_t* p, int i) { return load_u8(p + kLanes * i); };
   const auto s8 = [&](const uint8_t* p, int i) { return load_s8(reinterpret_cast<const int8_t*>(p) + kLanes * i); };
   Scales s;

@@ -1,9 +1,11 @@
 // How weights lie in memory for the kernels. Rows of a weight are cut into tiles of sixteen, one row a lane; a tile is a run of units along k.
-// A unit holds `blocks` blocks of 32 k (K formats: 8, their 256), and the parts below one after another:
-//   for each block: the low plane, then the high plane of its codes
-//   small[a], small[b]: bytes, sixteen lanes for each 32 or 16 k     (scales and minima of the K formats)
-//   half precision fields, sixteen lanes each                        (d, then m)
+// A unit holds `blocks` blocks of 32 k (K formats: 8, their 256), and these parts one after another:
 //   float32 fields, sixteen lanes each
+//   half precision fields, sixteen lanes each                        (d, then m)
+//   small[a], small[b]: bytes, sixteen lanes for each 32 or 16 k     (scales and minima of the K formats)
+//   for each block: the low plane, then the high plane of its codes
+// Scales come first so that a tile is read from front to back: only then do the hardware's prefetchers keep up (measured on Zen 4: 19 GB/s against
+// 31 GB/s for Q6_K).
 // A plane of w bits holds the codes of 16 lanes x 32 k: group g = four consecutive k, byte p = 4 * lane + k % 4 of its group.
 // Group g lies in 64-byte line g % w, shifted left by w * (g / w). So one load, shift and mask give the operand of a four-way dot product.
 // Nothing is requantized: the numbers are the file's own, and decode_row() gives back tensor::dequantize() bit by bit.
@@ -45,11 +47,11 @@ struct PackRow {
   int small_a, small_b;  ///< bytes a lane
   int halves, floats;    ///< fields a lane
   constexpr int block_bytes() const { return kLanes * kBlock * (low + high) / 8; }
-  constexpr int small_a_at() const { return blocks * block_bytes(); }
+  constexpr int halves_at() const { return kLanes * 4 * floats; }  ///< float32 fields are at 0
+  constexpr int small_a_at() const { return halves_at() + kLanes * 2 * halves; }
   constexpr int small_b_at() const { return small_a_at() + kLanes * small_a; }
-  constexpr int halves_at() const { return small_b_at() + kLanes * small_b; }
-  constexpr int floats_at() const { return halves_at() + kLanes * 2 * halves; }
-  constexpr int unit_bytes() const { return blocks ? floats_at() + kLanes * 4 * floats : kLanes * bits / 8; }
+  constexpr int blocks_at() const { return small_b_at() + kLanes * small_b; }
+  constexpr int unit_bytes() const { return blocks ? blocks_at() + blocks * block_bytes() : kLanes * bits / 8; }
   constexpr int unit_k() const { return blocks ? blocks * kBlock : 1; }
   constexpr bool integer() const { return kind != Kind::floating; }
   /// Bytes of a tile of k columns: whole units, rounded up to a cache line.

@@ -10,9 +10,8 @@ namespace {
 
 constexpr const char* kSimd = "avx512";
 // What the registers allow; see gemm_int.inl and gemm_float.inl.
-constexpr int kPanelRows = 16, kSmallPanelRows = 8, kFloatRows = 8, kPrefetchRows = 2;
+constexpr int kPanelRows = 16, kSmallPanelRows = 8, kFloatRows = 8;
 constexpr int float_tiles_at_once(int rows) { return rows <= 2 ? 8 : rows <= 4 ? 4 : 2; }
-constexpr int kPrefetchAhead = 2048;
 struct f32x16 { __m512 v; };
 struct i32x16 { __m512i v; };
 struct m16 { __mmask16 v; };

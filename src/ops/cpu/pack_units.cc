@@ -225,7 +225,7 @@ ReadUnit unit_reader(Pack p) noexcept {
 
 void write_unit(const PackRow& p, std::span<const UnitRow, kLanes> rows, std::byte* unit) noexcept {
   for (int b = 0; b < p.blocks; ++b) {
-    std::byte* block = unit + b * p.block_bytes();
+    std::byte* block = unit + p.blocks_at() + b * p.block_bytes();
     write_plane(rows, b, p.low, 0, block);
     if (p.high) write_plane(rows, b, p.high, p.low, block + 64 * p.low);
   }
@@ -233,7 +233,7 @@ void write_unit(const PackRow& p, std::span<const UnitRow, kLanes> rows, std::by
   write_fields<uint8_t>(p.small_a, unit + p.small_a_at(), [&](int lane, int i) { return row(lane).small_a[i]; });
   write_fields<uint8_t>(p.small_b, unit + p.small_b_at(), [&](int lane, int i) { return row(lane).small_b[i]; });
   write_fields<uint16_t>(p.halves, unit + p.halves_at(), [&](int lane, int i) { return row(lane).halves[i]; });
-  write_fields<float>(p.floats, unit + p.floats_at(), [&](int lane, int i) { return row(lane).floats[i]; });
+  write_fields<float>(p.floats, unit, [&](int lane, int i) { return row(lane).floats[i]; });
 }
 
 bool to_i8g16(std::span<const float, 32> values, UnitRow& to) noexcept {
