@@ -5,9 +5,8 @@ namespace isotope::text {
 Detokenizer::Detokenizer(const Tokenizer& tok, bool skip_special, InvalidBytes invalid) : tok_(&tok), skip_special_(skip_special), run_(tok.decoder(), invalid) {}
 
 void Detokenizer::put(int32_t token) {
-  const std::string_view text = tok_->token_text(token);
-  if (text.data() == nullptr || (skip_special_ && tok_->is_special(token))) return;
-  run_.put(text);
+  const std::string_view text = tok_->decoder_text(token, skip_special_);
+  if (text.data() != nullptr) run_.put(text);
 }
 
 void Detokenizer::prime(std::span<const int32_t> context) {

@@ -1,6 +1,7 @@
 #include "text/pipeline.h"
 
 #include <algorithm>
+#include <unordered_set>
 
 #include "text/unicode.h"
 
@@ -74,10 +75,22 @@ Pipeline::Pipeline(Parts parts) : parts_(std::move(parts)) {
   for (const AddedToken& t : parts_.added)
     if (t.special && t.id >= 0) special_[size_t(t.id)] = true;
   RegexWork work;
-  added_.build(parts_.added, [&](std::string text) {
+  const auto normalized = [&](std::string text) {
     if (parts_.normalizer) parts_.normalizer->apply(text, work);
     return text;
-  });
+  };
+  added_.build(parts_.added, normalized);
+  skipped_ = special_;
+  std::unordered_set<std::string> special_texts;
+  for (const AddedToken& t : parts_.added)
+    if (t.special) special_texts.insert(t.content);
+  for (const AddedToken& t : parts_.added) {
+    if (!t.normalized || t.id < 0) continue;
+    std::string text = normalized(t.content);
+    if (text == t.content) continue;
+    skipped_[size_t(t.id)] = special_texts.contains(text);
+    normalized_.emplace(t.id, std::move(text));
+  }
   parts_.model->set_special(special_);
   const std::vector<int32_t> empty = post_process({});
   adds_bos_ = parts_.bos_id >= 0 && !empty.empty() && empty[0] == parts_.bos_id;
@@ -207,6 +220,12 @@ std::vector<int32_t> Pipeline::post_process(std::vector<int32_t> ids) const {
 }
 
 std::string_view Pipeline::token_text(int32_t id) const { return parts_.extra->has(id) ? parts_.extra->text(id) : parts_.vocab->text(id); }
+
+std::string_view Pipeline::decoder_text(int32_t id, bool skip_special) const {
+  if (skip_special && id >= 0 && size_t(id) < skipped_.size() && skipped_[size_t(id)]) return {};
+  const auto it = normalized_.find(id);
+  return it == normalized_.end() ? token_text(id) : std::string_view(it->second);
+}
 
 int32_t Pipeline::token_id(std::string_view text) const {
   const int32_t id = parts_.extra->find(text);

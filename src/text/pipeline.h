@@ -3,6 +3,7 @@
 
 #include <memory>
 #include <mutex>
+#include <unordered_map>
 
 #include "text/added_tokens.h"
 #include "text/model.h"
@@ -46,6 +47,7 @@ class Pipeline final : public Tokenizer {
   std::string_view token_text(int32_t id) const override;
   int32_t token_id(std::string_view text) const override;
   bool is_special(int32_t id) const override { return id >= 0 && size_t(id) < special_.size() && special_[size_t(id)]; }
+  std::string_view decoder_text(int32_t id, bool skip_special) const override;
   int64_t size() const override { return std::max(parts_.vocab->size(), parts_.extra->size()); }
   int32_t bos_id() const override { return parts_.bos_id; }
   int32_t eos_id() const override { return parts_.eos_id; }
@@ -66,7 +68,8 @@ class Pipeline final : public Tokenizer {
   Parts parts_;
   AddedTokens added_;
   std::vector<bool> special_;
-  std::vector<int32_t> probe_;
+  std::vector<bool> skipped_;                            ///< ids that skip_special drops
+  std::unordered_map<int32_t, std::string> normalized_;  ///< texts of added tokens that normalization changes
   bool adds_bos_ = false;
   mutable std::mutex mutex_;
   mutable std::vector<std::unique_ptr<Work>> idle_;

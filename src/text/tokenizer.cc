@@ -14,9 +14,8 @@ Result<std::unique_ptr<Tokenizer>> Tokenizer::create(const VocabSource& source) 
 std::string Tokenizer::decode(std::span<const int32_t> ids, bool skip_special, InvalidBytes invalid) const {
   DecodeRun run(decoder(), invalid);
   for (const int32_t id : ids) {
-    const std::string_view text = token_text(id);
-    if (text.data() == nullptr || (skip_special && is_special(id))) continue;
-    run.put(text);
+    const std::string_view text = decoder_text(id, skip_special);
+    if (text.data() != nullptr) run.put(text);
   }
   run.finish();
   return run.take();

@@ -39,6 +39,9 @@ class Tokenizer {
   virtual std::string_view token_text(int32_t id) const = 0;   ///< as in the vocabulary ("Ġthe", "▁the", "<0x0A>"); empty if out of range
   virtual int32_t token_id(std::string_view text) const = 0;   ///< -1 if absent
   virtual bool is_special(int32_t id) const = 0;
+  /// What decode() gives its decoder for a token; data() is null if it drops the token. Differs from token_text() for added tokens that are normalized:
+  /// the library keeps those in their normalized form and then no longer knows them as special.
+  virtual std::string_view decoder_text(int32_t id, bool skip_special) const = 0;
   virtual int64_t size() const = 0;                            ///< highest id + 1
   virtual int32_t bos_id() const = 0;                          ///< -1 if there is none; eos_id likewise
   virtual int32_t eos_id() const = 0;

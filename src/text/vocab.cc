@@ -62,6 +62,6 @@ int32_t Vocab::find(std::string_view text) const {
   }
 }
 
-std::string_view Vocab::text(int32_t id) const { return has(id) ? view(spans_[size_t(id)]) : std::string_view{};  // data() == nullptr: absent }
+std::string_view Vocab::text(int32_t id) const { return has(id) ? view(spans_[size_t(id)]) : std::string_view{}; }
 
 }  // namespace isotope::text

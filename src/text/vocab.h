@@ -21,7 +21,7 @@ class Vocab {
   Result<void> add(std::string_view text, int64_t id);
 
   int32_t find(std::string_view text) const;         ///< -1 if absent
-  std::string_view text(int32_t id) const;           ///< empty if absent
+  std::string_view text(int32_t id) const;           ///< data() is null if absent
   bool has(int32_t id) const { return id >= 0 && id < size() && spans_[size_t(id)].length != kAbsent; }
   int64_t size() const { return int64_t(spans_.size()); }  ///< highest id + 1
   size_t count() const { return count_; }            ///< number of texts
