@@ -29,5 +29,6 @@ void add_completion(CLI::App&, Context&);
 void add_inspect(CLI::App&, Context&);
 void add_levers(CLI::App&, Context&);
 void add_logits(CLI::App&, Context&);
+void add_tokenize(CLI::App&, Context&);
 
 }  // namespace isotope::app

@@ -27,6 +27,7 @@ int main(int argc, char** argv) {
   add_inspect(app, context);
   add_levers(app, context);
   add_logits(app, context);
+  add_tokenize(app, context);
   add_completion(app, context);
   CLI11_PARSE(app, argc, argv);
   if (context.run) return context.run();

@@ -94,11 +94,11 @@ class TokenStage : public Stage {
 
 class ByteLevel final : public TokenStage {
  public:
-  using TokenStage::TokenStage;
+  ByteLevel(bool parts, bool mapped) : TokenStage(parts), mapped_(mapped) {}
 
  private:
   void token(std::string text) override {
-    pending_ += byte_level_bytes(text);
+    pending_ += mapped_ ? byte_level_bytes(text) : text;
     std::string out;
     size_t at = 0;
     while (at < pending_.size()) {
@@ -118,6 +118,7 @@ class ByteLevel final : public TokenStage {
     next->put(text, first_);
     first_ = false;
   }
+  bool mapped_;
   std::string pending_;
   bool first_ = true;
 };
@@ -335,7 +336,7 @@ std::unique_ptr<Stage> make_stage(const DecoderStep& s, InvalidBytes invalid, bo
   using Kind = DecoderStep::Kind;
   const bool in_parts = std::exchange(parts, false);
   switch (s.kind) {
-    case Kind::byte_level: return parts = true, std::make_unique<ByteLevel>(in_parts);
+    case Kind::bytes: case Kind::byte_level: return parts = true, std::make_unique<ByteLevel>(in_parts, s.kind == Kind::byte_level);
     case Kind::byte_fallback:
       if (invalid == InvalidBytes::as_published) return std::make_unique<PublishedByteFallback>(in_parts);
       return parts = true, std::make_unique<ByteFallback>(in_parts);
@@ -387,7 +388,7 @@ std::string token_text_bytes(const std::vector<DecoderStep>& steps, std::string_
         if (s.flag) clean_up(text);
         break;
       case Kind::bpe: replace_all(text, s.content, " "); break;
-      case Kind::fuse: case Kind::strip: case Kind::ctc: break;
+      case Kind::bytes: case Kind::fuse: case Kind::strip: case Kind::ctc: break;
     }
   }
   return text;

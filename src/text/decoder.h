@@ -16,9 +16,9 @@ enum class InvalidBytes {
   as_published,   ///< as the `tokenizers` library: if a run of byte tokens is not valid as a whole, every byte of it becomes U+FFFD
 };
 
-/// One decoder of the chain, as in tokenizer.json.
+/// One decoder of the chain, as in tokenizer.json; `bytes` takes tokens that are raw bytes already.
 struct DecoderStep {
-  enum class Kind { byte_level, byte_fallback, metaspace, fuse, strip, replace, word_piece, ctc, bpe } kind;
+  enum class Kind { bytes, byte_level, byte_fallback, metaspace, fuse, strip, replace, word_piece, ctc, bpe } kind;
   std::string content;              ///< metaspace: replacement; strip: the character; replace: what to put; word_piece: prefix; ctc: pad token; bpe: suffix
   std::string literal;              ///< replace: what to look for (or `regex`); ctc: word delimiter
   std::shared_ptr<const Regex> regex;

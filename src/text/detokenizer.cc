@@ -5,8 +5,7 @@ namespace isotope::text {
 Detokenizer::Detokenizer(const Tokenizer& tok, bool skip_special, InvalidBytes invalid) : tok_(&tok), skip_special_(skip_special), run_(tok.decoder(), invalid) {}
 
 void Detokenizer::put(int32_t token) {
-  const std::string_view text = tok_->decoder_text(token, skip_special_);
-  if (text.data() != nullptr) run_.put(text);
+  if (const auto text = tok_->decoder_text(token, skip_special_)) run_.put(*text);
 }
 
 void Detokenizer::prime(std::span<const int32_t> context) {

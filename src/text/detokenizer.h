@@ -33,7 +33,8 @@ class Detokenizer {
 /// Finds stop strings in a growing text. Text is held back only while it may still become a stop string.
 class StopMatcher {
  public:
-  /// Empty stop strings are ignored. Of several that match, the one that starts first wins; of those the one given first.
+  /// Empty stop strings are ignored. Of several that match, the one that is complete first wins, so that the result does not depend on how the text was
+  /// cut; of those that end together the one that starts first.
   explicit StopMatcher(std::vector<std::string> stops, bool include_stop = false);
   /// Returns text that may be sent now. Once a stop string was found, returns the text before it (and the string itself if asked) and nothing more after.
   std::string add(std::string_view text);

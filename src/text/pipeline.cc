@@ -221,10 +221,11 @@ std::vector<int32_t> Pipeline::post_process(std::vector<int32_t> ids) const {
 
 std::string_view Pipeline::token_text(int32_t id) const { return parts_.extra->has(id) ? parts_.extra->text(id) : parts_.vocab->text(id); }
 
-std::string_view Pipeline::decoder_text(int32_t id, bool skip_special) const {
-  if (skip_special && id >= 0 && size_t(id) < skipped_.size() && skipped_[size_t(id)]) return {};
-  const auto it = normalized_.find(id);
-  return it == normalized_.end() ? token_text(id) : std::string_view(it->second);
+std::optional<std::string> Pipeline::decoder_text(int32_t id, bool skip_special) const {
+  if (skip_special && id >= 0 && size_t(id) < skipped_.size() && skipped_[size_t(id)]) return std::nullopt;
+  if (const auto it = normalized_.find(id); it != normalized_.end()) return it->second;
+  const std::string_view text = token_text(id);
+  return text.data() ? std::optional<std::string>(text) : std::nullopt;
 }
 
 int32_t Pipeline::token_id(std::string_view text) const {

@@ -47,12 +47,12 @@ class Pipeline final : public Tokenizer {
   std::string_view token_text(int32_t id) const override;
   int32_t token_id(std::string_view text) const override;
   bool is_special(int32_t id) const override { return id >= 0 && size_t(id) < special_.size() && special_[size_t(id)]; }
-  std::string_view decoder_text(int32_t id, bool skip_special) const override;
+  std::optional<std::string> decoder_text(int32_t id, bool skip_special) const override;
   int64_t size() const override { return std::max(parts_.vocab->size(), parts_.extra->size()); }
   int32_t bos_id() const override { return parts_.bos_id; }
   int32_t eos_id() const override { return parts_.eos_id; }
   bool adds_bos() const override { return adds_bos_; }
-  const std::vector<int32_t>& eog_ids() const override { return parts_.eog_ids; }
+  std::vector<int32_t> eog_ids() const override { return parts_.eog_ids; }
   const std::vector<DecoderStep>& decoder() const override { return parts_.decoder; }
 
  private:
@@ -69,7 +69,8 @@ class Pipeline final : public Tokenizer {
   AddedTokens added_;
   std::vector<bool> special_;
   std::vector<bool> skipped_;                            ///< ids that skip_special drops
-  std::unordered_map<int32_t, std::string> normalized_;  ///< texts of added tokens that normalization changes
+  /// Texts of added tokens that normalization changes. The library decodes those in their normalized form, and then no longer knows them as special.
+  std::unordered_map<int32_t, std::string> normalized_;
   bool adds_bos_ = false;
   mutable std::mutex mutex_;
   mutable std::vector<std::unique_ptr<Work>> idle_;

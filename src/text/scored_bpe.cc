@@ -1,32 +1,49 @@
-// SentencePiece BPE from scores. Pairs rank as in the published conversions to merge lists: by the score of the merged piece, then by the length of the
+// SentencePiece BPE from scores. Pairs rank as in the published conversions to merge lists: by the rank of the merged piece, then by the length of the
 // left part, then of the right part, both longest first.
 #include <algorithm>
+#include <limits>
 #include <numeric>
+#include <utility>
 
 #include "text/bpe.h"
 #include "text/unicode.h"
 
 namespace isotope::text {
+namespace {
+
+/// Where normal pieces stand in the order of their scores, the position is the rank of all pieces (so it is with Gemma, whose user-defined pieces carry
+/// meaningless scores); else user-defined pieces come first, then the others by score, equal scores with equal rank.
+std::vector<uint32_t> ranks(const ScoredBpe::Options& o, size_t n) {
+  const auto first = [&](uint32_t id) { return id < o.first.size() && o.first[id]; };
+  const auto score = [&](uint32_t id) { return id < o.scores.size() ? o.scores[id] : 0.0f; };
+  std::vector<uint32_t> rank(n), order(n);
+  std::iota(rank.begin(), rank.end(), 0u);
+  std::iota(order.begin(), order.end(), 0u);
+  float last = std::numeric_limits<float>::infinity();
+  const bool sorted = std::all_of(order.begin(), order.end(), [&](uint32_t id) {
+    if (first(id) || id >= o.mergeable.size() || !o.mergeable[id]) return true;
+    return score(id) < std::exchange(last, score(id));
+  });
+  if (sorted) return rank;
+  std::sort(order.begin(), order.end(), [&](uint32_t a, uint32_t b) {
+    if (first(a) != first(b)) return first(a);
+    return !first(a) && score(a) != score(b) ? score(a) > score(b) : a < b;
+  });
+  uint32_t next = 0;
+  for (size_t i = 0; i < n; i++) {
+    if (i > 0 && (first(order[i]) || first(order[i - 1]) || score(order[i]) != score(order[i - 1]))) next++;
+    rank[order[i]] = next;
+  }
+  return rank;
+}
+
+}  // namespace
 
 std::unique_ptr<ScoredBpe> ScoredBpe::create(const Vocab& vocab, Options options) {
   std::unique_ptr<ScoredBpe> bpe(new ScoredBpe(vocab, std::move(options)));
   const Options& o = bpe->options_;
   bpe->all_bytes_ = find_byte_tokens(vocab, bpe->byte_ids_);
-  const auto n = size_t(vocab.size());
-  std::vector<uint32_t> order(n);
-  std::iota(order.begin(), order.end(), 0u);
-  const auto score = [&](uint32_t id) { return id < o.first.size() && o.first[id] ? std::numeric_limits<float>::infinity() : id < o.scores.size() ? o.scores[id] : 0.0f; };
-  const auto better = [&](uint32_t a, uint32_t b) {
-    const float x = score(a), y = score(b);
-    return x != y ? x > y : a < b;
-  };
-  if (!std::is_sorted(order.begin(), order.end(), better)) std::sort(order.begin(), order.end(), better);
-  bpe->rank_.resize(n);
-  uint32_t rank = 0;
-  for (size_t i = 0; i < n; i++) {
-    if (i > 0 && score(order[i]) != score(order[i - 1])) rank++;
-    bpe->rank_[order[i]] = rank;
-  }
+  bpe->rank_ = ranks(o, size_t(vocab.size()));
   bpe->cut_before_metaspace_ = bpe->all_bytes_ || o.unk_id < 0;
   for (int64_t id = 0; id < vocab.size() && bpe->cut_before_metaspace_; id++)
     if (size_t(id) < o.mergeable.size() && o.mergeable[size_t(id)] && has_inner_metaspace(vocab.text(int32_t(id)))) bpe->cut_before_metaspace_ = false;

@@ -13,12 +13,20 @@ Result<std::unique_ptr<Tokenizer>> Tokenizer::create(const VocabSource& source) 
 
 std::string Tokenizer::decode(std::span<const int32_t> ids, bool skip_special, InvalidBytes invalid) const {
   DecodeRun run(decoder(), invalid);
-  for (const int32_t id : ids) {
-    const std::string_view text = decoder_text(id, skip_special);
-    if (text.data() != nullptr) run.put(text);
-  }
+  for (const int32_t id : ids)
+    if (const auto text = decoder_text(id, skip_special)) run.put(*text);
   run.finish();
   return run.take();
+}
+
+const std::vector<DecoderStep>& Tokenizer::decoder() const {
+  static const std::vector<DecoderStep> kBytes{{.kind = DecoderStep::Kind::bytes}};
+  return kBytes;
+}
+
+std::optional<std::string> Tokenizer::decoder_text(int32_t id, bool skip_special) const {
+  if (skip_special && is_special(id)) return std::nullopt;
+  return token_bytes(id);
 }
 
 }  // namespace isotope::text
