@@ -26,6 +26,7 @@ int report(const Error& e);
 Result<levers::Levers> resolve_levers(const Context&);
 
 void add_completion(CLI::App&, Context&);
+void add_doctor(CLI::App&, Context&);
 void add_inspect(CLI::App&, Context&);
 void add_levers(CLI::App&, Context&);
 void add_logits(CLI::App&, Context&);

@@ -2,15 +2,20 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <chrono>
+#include <condition_variable>
 #include <cstdio>
 #include <memory>
+#include <mutex>
 #include <nlohmann/json.hpp>
 
 #include "base/cgroup.h"
 #include "base/team.h"
 #include "base/topology.h"
 #include "commands.h"
+#include "isotope/engine.h"
 #include "kernels/cpu/pick.h"
+#include "model_path.h"
 #include "models/model.h"
 #include "ops/cpu/limits.h"
 #include "weights/checkpoint.h"
@@ -80,8 +85,49 @@ uint64_t bytes_per_token(const weights::Checkpoint& c, bool tied) {
   return sum;
 }
 
-/// Greedy generation of a few tokens: the measured speed in tokens per second.
-Result<double> measured_generation(const std::string& path, const levers::Levers& levers, int threads);
+/// Speed of greedy generation in tokens per second, from the first token to the last of `tokens`.
+Result<double> generation_speed(Engine& engine, int tokens) {
+  using Clock = std::chrono::steady_clock;
+  struct Seen {
+    std::mutex m;
+    std::condition_variable done;
+    Clock::time_point first, last;
+    int count = 0;
+    bool finished = false;
+    std::optional<Error> error;
+  };
+  auto seen = std::make_shared<Seen>();
+  Request r;
+  r.id = 1;
+  r.prompt = {1, 2, 3, 4};
+  r.sampling.temperature = 0;
+  r.sampling.max_tokens = tokens;
+  r.sampling.ignore_eos = true;
+  r.sink = [seen](const TokenEvent& e) {
+    std::lock_guard lock(seen->m);
+    seen->last = Clock::now();
+    if (seen->count == 0) seen->first = seen->last;
+    seen->count += int(e.tokens.size());
+    seen->error = e.error;
+    if (e.finish != FinishReason::none) seen->finished = true, seen->done.notify_one();
+  };
+  ISO_CHECK_OK(engine.submit(std::move(r)));
+  std::unique_lock lock(seen->m);
+  seen->done.wait(lock, [&] { return seen->finished; });
+  if (seen->error) return tl::unexpected(*seen->error);
+  return (seen->count - 1) / std::chrono::duration<double>(seen->last - seen->first).count();
+}
+
+Result<double> measured_generation(const std::string& path, const levers::Levers& levers, int threads) {
+  EngineOptions o;
+  o.model = path;
+  o.threads = threads;
+  o.isa = levers.cpu().isa;
+  o.max_num_seqs = 1;
+  o.max_model_len = 512;
+  ISO_TRY(auto engine, Engine::open(o, levers));
+  return generation_speed(*engine, 128);
+}
 
 Result<void> describe_model(Report& r, const std::string& path, const levers::Levers& levers, const ops::MachineLimits& limits, int threads) {
   ISO_TRY(auto checkpoint, weights::open_checkpoint(path, levers.loading()));
@@ -95,17 +141,6 @@ Result<void> describe_model(Report& r, const std::string& path, const levers::Le
   r.add("measured_tokens_per_s", got, fmt::format("  measured {:.0f} tokens/s: {:.0f} % of that bound", got, 100 * got / best));
   r.json["share_of_bound"] = got / best;
   return {};
-}
-
-Result<double> measured_generation(const std::string& path, const levers::Levers& levers, int threads) {
-  EngineOptions o;
-  o.model = path;
-  o.threads = threads;
-  o.isa = levers.cpu().isa;
-  o.max_num_seqs = 1;
-  o.max_model_len = 512;
-  ISO_TRY(auto engine, Engine::open(o, levers));
-  return generation_speed(*engine, 64);
 }
 
 }  // namespace
@@ -142,7 +177,7 @@ void add_doctor(CLI::App& app, Context& context) {
       r.add("read_bytes_per_s", limits.read_bytes, fmt::format("Memory bandwidth: {:.1f} GB/s reading with {} threads", limits.read_bytes / 1e9, threads));
       r.add("int8_ops_per_s", limits.int8_ops, fmt::format("int8 peak: {:.0f} Gop/s with {} threads", limits.int8_ops / 1e9, threads));
       if (!o->model.empty()) {
-        const auto path = resolve_model(context, o->model);
+        const auto path = model_path(o->model, context.environment);
         if (!path) return report(path.error());
         if (const auto done = describe_model(r, *path, *levers, limits, threads); !done) return report(done.error());
       }
