@@ -25,6 +25,7 @@ int report(const Error& e);
 /// The settings of this invocation: --set, environment, --config, defaults.
 Result<levers::Levers> resolve_levers(const Context&);
 
+void add_bench(CLI::App&, Context&);
 void add_completion(CLI::App&, Context&);
 void add_doctor(CLI::App&, Context&);
 void add_inspect(CLI::App&, Context&);

@@ -48,15 +48,17 @@ Result<EngineOptions> EngineFlags::resolve(const std::string& model_path, const 
 }
 
 std::vector<std::string> arguments(int argc, char** argv) {
-  static const std::map<std::string, std::string> kShort = {{"-tp", "--tensor-parallel-size"},
-                                                            {"-pp", "--pipeline-parallel-size"},
-                                                            {"-dp", "--data-parallel-size"},
-                                                            {"-pcp", "--prefill-context-parallel-size"},
-                                                            {"-dcp", "--decode-context-parallel-size"}};
+  static const std::map<std::string, std::map<std::string, std::string>> kShort = {
+      {"serve", {{"-tp", "--tensor-parallel-size"},
+                 {"-pp", "--pipeline-parallel-size"},
+                 {"-dp", "--data-parallel-size"},
+                 {"-pcp", "--prefill-context-parallel-size"},
+                 {"-dcp", "--decode-context-parallel-size"}}},
+      {"bench", {{"-npl", "--npl"}}}};
   std::vector<std::string> out(argv + std::min(argc, 1), argv + argc);
-  if (!out.empty() && out[0] == "serve") {
+  if (const auto flags = out.empty() ? kShort.end() : kShort.find(out[0]); flags != kShort.end()) {
     for (std::string& a : out) {
-      if (const auto it = kShort.find(a); it != kShort.end()) a = it->second;
+      if (const auto it = flags->second.find(a); it != flags->second.end()) a = it->second;
     }
   }
   std::reverse(out.begin(), out.end());

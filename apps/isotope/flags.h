@@ -27,7 +27,7 @@ struct EngineFlags {
   Result<EngineOptions> resolve(const std::string& model_path, const levers::Levers&) const;
 };
 
-/// The command line with ATOM's two- and three-letter flags (-tp 2) written out, in the reversed order that the parser wants.
+/// The command line with the two- and three-letter flags of ATOM (-tp 2) and llama-bench (-npl 4) written out, in the reversed order that the parser wants.
 std::vector<std::string> arguments(int argc, char** argv);
 
 /// A flag of another engine that has no effect here, with the reason. Value flags swallow their value.

@@ -25,6 +25,7 @@ int main(int argc, char** argv) {
   app.add_flag("--strict-levers", context.strict_levers, "stop on any doubtful setting");
   app.require_subcommand(0, 1);
   app.fallthrough();
+  add_bench(app, context);
   add_doctor(app, context);
   add_inspect(app, context);
   add_levers(app, context);
