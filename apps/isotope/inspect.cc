@@ -53,8 +53,10 @@ Result<Report> inspect(const Options& o, const Context& context) {
   const weights::Metadata& m = r.files->metadata();
   const bool gguf = r.files->container() == "gguf";
   r.name = m.text(gguf ? "general.name" : "_name_or_path");
-  if (gguf) r.architecture = m.text("general.architecture");
-  else if (const auto list = m.strings("architectures"); list && !list->empty()) r.architecture = (*list)[0];
+  if (gguf)
+    r.architecture = m.text("general.architecture");
+  else if (const auto list = m.strings("architectures"); list && !list->empty())
+    r.architecture = (*list)[0];
   r.weights = weights::summarize(*r.files);
   r.config = models::parse_config(*r.files);
   if (!r.config) return r;
@@ -65,7 +67,8 @@ Result<Report> inspect(const Options& o, const Context& context) {
   return r;
 }
 
-// ---- for people -----------------------------------------------------------------------------------------------------------------------
+// ---- for people
+// -----------------------------------------------------------------------------------------------------------------------
 
 std::string size_text(int64_t bytes) {
   const double b = double(bytes);
@@ -90,25 +93,27 @@ void print_head(const Report& r) {
   fmt::print("{}  ({}, {}, {})\n", r.name.empty() ? r.path : r.name, r.architecture, r.weights.file_type, r.files->container());
   for (const std::string& f : r.files->files()) fmt::print("  file        {}\n", f);
   fmt::print("  parameters  {}\n", count_text(r.weights.parameters));
-  fmt::print("  weights     {}, {:.2f} bits a weight ({} alone has {:.2f})\n", size_text(r.weights.bytes), r.weights.bits, r.weights.file_type,
-             r.weights.nominal_bits);
+  fmt::print("  weights     {}, {:.2f} bits a weight ({} alone has {:.2f})\n", size_text(r.weights.bytes), r.weights.bits,
+             r.weights.file_type, r.weights.nominal_bits);
   if (!r.config) return fmt::print("  cannot run: {}\n", r.config.error().message());
   const models::ModelConfig& c = *r.config;
-  fmt::print("  model       {} layers of {}, {} heads ({} for keys and values) of {}, ffn {}, vocabulary {}, trained context {}\n", c.layers, c.hidden,
-             c.heads, c.kv_heads, c.head_dim, c.ffn, c.vocab, c.context_length);
+  fmt::print(
+      "  model       {} layers of {}, {} heads ({} for keys and values) of {}, ffn {}, vocabulary {}, trained context {}\n",
+      c.layers, c.hidden, c.heads, c.kv_heads, c.head_dim, c.ffn, c.vocab, c.context_length);
 }
 
 void print_types(const Report& r) {
   fmt::print("\nTensors by type\n  {:<10}{:>8}{:>14}{:>14}{:>14}\n", "type", "tensors", "parameters", "bytes", "bits/weight");
   for (const weights::TypeTotals& t : r.weights.types)
-    fmt::print("  {:<10}{:>8}{:>14}{:>14}{:>14.4g}\n", tensor::format(t.dtype).name, t.tensors, count_text(t.elements), size_text(t.bytes),
-               weights::format_bits(t.dtype));
+    fmt::print("  {:<10}{:>8}{:>14}{:>14}{:>14.4g}\n", tensor::format(t.dtype).name, t.tensors, count_text(t.elements),
+               size_text(t.bytes), weights::format_bits(t.dtype));
 }
 
 void print_memory(const Report& r) {
   if (r.memory.empty()) return;
   fmt::print("\nMemory for one sequence (KV cache in bf16)\n  {:>10}{:>14}{:>14}\n", "context", "KV cache", "with weights");
-  for (const ContextMemory& m : r.memory) fmt::print("  {:>10}{:>14}{:>14}\n", m.context, size_text(m.kv_bytes), size_text(m.kv_bytes + r.weights.bytes));
+  for (const ContextMemory& m : r.memory)
+    fmt::print("  {:>10}{:>14}{:>14}\n", m.context, size_text(m.kv_bytes), size_text(m.kv_bytes + r.weights.bytes));
 }
 
 void print_metadata(const Report& r) {
@@ -124,21 +129,27 @@ void print_metadata(const Report& r) {
 void print_tensors(const Report& r) {
   fmt::print("\nTensors\n");
   for (const weights::TensorEntry& t : r.files->tensors())
-    fmt::print("  {:<52} {:<8} {:<24} {:>12}  at {} of file {}\n", t.name, tensor::format(t.dtype).name, shape_text(t), size_text(int64_t(t.bytes)), t.offset,
-               t.file);
+    fmt::print("  {:<52} {:<8} {:<24} {:>12}  at {} of file {}\n", t.name, tensor::format(t.dtype).name, shape_text(t),
+               size_text(int64_t(t.bytes)), t.offset, t.file);
 }
 
-// ---- for programs ---------------------------------------------------------------------------------------------------------------------
+// ---- for programs
+// ---------------------------------------------------------------------------------------------------------------------
 
 ordered_json metadata_json(const weights::Metadata& m) {
   if (m.tree()) return *m.tree();
   ordered_json out = ordered_json::object();
   for (const std::string& k : m.keys()) {
-    if (m.is_array(k)) out[k] = m.text(k, 4096);
-    else if (const auto b = m.boolean(k)) out[k] = *b;
-    else if (const auto i = m.integer(k); i && m.type_name(k)[0] != 'f') out[k] = *i;
-    else if (const auto n = m.number(k)) out[k] = *n;
-    else out[k] = m.text(k, size_t{1} << 20);
+    if (m.is_array(k))
+      out[k] = m.text(k, 4096);
+    else if (const auto b = m.boolean(k))
+      out[k] = *b;
+    else if (const auto i = m.integer(k); i && m.type_name(k)[0] != 'f')
+      out[k] = *i;
+    else if (const auto n = m.number(k))
+      out[k] = *n;
+    else
+      out[k] = m.text(k, size_t{1} << 20);
   }
   return out;
 }
@@ -170,7 +181,8 @@ ordered_json to_json(const Report& r, bool tensors) {
                                     {"bits_per_weight", weights::format_bits(t.dtype)}});
   j["memory"] = ordered_json::array();
   for (const ContextMemory& m : r.memory)
-    j["memory"].push_back({{"context", m.context}, {"kv_type", "bf16"}, {"kv_bytes", m.kv_bytes}, {"total_bytes", m.kv_bytes + r.weights.bytes}});
+    j["memory"].push_back(
+        {{"context", m.context}, {"kv_type", "bf16"}, {"kv_bytes", m.kv_bytes}, {"total_bytes", m.kv_bytes + r.weights.bytes}});
   j["metadata"] = metadata_json(r.files->metadata());
   j["chat_template"] = r.files->vocab().chat_template;
   j["named_templates"] = ordered_json::object();
@@ -206,7 +218,8 @@ int run(const Options& o, const Context& context) {
 
 void add_inspect(CLI::App& app, Context& context) {
   auto o = std::make_shared<Options>();
-  CLI::App* sub = app.add_subcommand("inspect", "what a model's files hold: metadata, tensors by type, memory by context length, chat template");
+  CLI::App* sub = app.add_subcommand(
+      "inspect", "what a model's files hold: metadata, tensors by type, memory by context length, chat template");
   sub->add_option("model", o->model, "GGUF file, Hugging Face folder or built-in name")->required();
   sub->add_flag("--json", o->json, "as one JSON object");
   sub->add_flag("--tensors", o->tensors, "also list every tensor");

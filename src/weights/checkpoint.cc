@@ -101,10 +101,14 @@ Result<GgufPart> read_gguf(const std::string& path) {
     head.resize(size_t(std::min(want, file.size())));
     ISO_CHECK_OK(file.read(had, std::span(head).subspan(had)));
     ISO_TRY(auto header, parse_gguf(head, file.size(), path));
-    if (header) return GgufPart{std::move(file), std::move(head), std::move(*header)};
-    if (want >= kMaxHead)
+    if (!header && want >= kMaxHead)
       return fail(Code::data_loss, "the header goes on beyond " + std::to_string(kMaxHead >> 20) + " MiB", path,
                   "use a file with a smaller vocabulary or tensor list");
+    if (!header) continue;
+    // Metadata views these bytes as long as the checkpoint lives: keep no more than the header, and parse it where it stays.
+    std::vector<std::byte> exact(head.begin(), head.begin() + ptrdiff_t(std::min<uint64_t>(header->data_start, head.size())));
+    ISO_TRY(header, parse_gguf(exact, file.size(), path));
+    return GgufPart{std::move(file), std::move(exact), std::move(*header)};
   }
 }
 
@@ -256,6 +260,10 @@ Opened open_directory(const fs::path& dir, const levers::Loading& levers) {
   }
   auto c = std::make_unique<FileCheckpoint>("safetensors", !levers.disable_mmap);
   const std::string config = (dir / "config.json").string();
+  std::error_code ec;
+  if (!fs::exists(config, ec))
+    return fail(Code::not_found, "has no config.json beside its weights", dir.string(),
+                "download the model's config.json into it");
   ISO_TRY(const std::string text, base::read_text_file(config, kMaxConfig));
   ISO_TRY(c->metadata_, Metadata::from_json(text, config));
   for (const auto& [file, expected] : shards) {

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <unordered_set>
 
+#include "base/log.h"
 #include "weights/json.h"
 
 namespace isotope::weights {
@@ -30,12 +31,14 @@ Result<void> require(const Checkpoint& c, const Coverage& coverage, const levers
   if (!coverage.missing.empty())
     return fail(Code::data_loss, std::to_string(coverage.missing.size()) + " tensors are missing: " + listed(coverage.missing),
                 where, "use a complete checkpoint of the architecture that the file names");
-  if (levers.strict_coverage && !coverage.unexpected.empty())
+  if (coverage.unexpected.empty()) return {};
+  const std::string what =
+      std::to_string(coverage.unexpected.size()) + " tensors are not used by this architecture: " + listed(coverage.unexpected);
+  if (levers.strict_coverage)
     return fail(
-        Code::unsupported,
-        std::to_string(coverage.unexpected.size()) + " tensors are not used by this architecture: " + listed(coverage.unexpected),
-        where,
+        Code::unsupported, what, where,
         "use a checkpoint of the architecture that the file names, or set ATOM_LOADER_STRICT_COVERAGE=false to ignore them");
+  base::log(base::LogLevel::warning, "{} ({})", what, where);
   return {};
 }
 

@@ -25,7 +25,7 @@ struct Wanted {
 Coverage compare(const Checkpoint&, const Wanted&);
 
 /// An error that lists the first 20 missing names. With ATOM_LOADER_STRICT_COVERAGE tensors that nobody reads are an error too,
-/// since they mean that the file is of another architecture than it says; otherwise they are left to the caller to report.
+/// since they mean that the file is of another architecture than it says; otherwise a warning goes to the log.
 Result<void> require(const Checkpoint&, const Coverage&, const levers::Loading&);
 
 }  // namespace isotope::weights

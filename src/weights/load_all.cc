@@ -8,8 +8,10 @@
 #include <mutex>
 #include <new>
 #include <optional>
+#include <system_error>
 #include <thread>
 
+#include "base/log.h"
 #include "base/topology.h"
 #include "weights/json.h"
 
@@ -40,11 +42,16 @@ class Walk {
   void run(int threads) {
     if (threads == 1) return worker();
     std::vector<std::jthread> workers;
-    for (int i = 0; i < threads; ++i)
-      workers.emplace_back([this] {
-        ::pthread_setname_np(::pthread_self(), "ckpt-loader");
-        worker();
-      });
+    try {
+      for (int i = 0; i < threads; ++i)
+        workers.emplace_back([this] {
+          ::pthread_setname_np(::pthread_self(), "ckpt-loader");
+          worker();
+        });
+    } catch (const std::system_error&) {
+      // No more threads to be had: those that run do the work, this one if there are none.
+    }
+    if (workers.empty()) worker();
   }
 
   size_t jobs() const { return jobs_.size(); }
@@ -98,7 +105,21 @@ class Walk {
   std::optional<Error> error_;
 };
 
+double mib(uint64_t bytes) { return double(bytes) / double(1 << 20); }
+
 }  // namespace
+
+std::string describe(const LoadReport& r) {
+  std::string s = fmt::format("{:.1f} MiB in {:.2f} s: reader={}, {} thread{}", mib(uint64_t(r.bytes)), r.seconds,
+                              r.mapped ? "mmap" : "read", r.threads, r.threads == 1 ? "" : "s");
+  const PrefetchReport& p = r.prefetch;
+  if (p.threads)
+    s += fmt::format("; prefetch {} of {} files, {:.1f} MiB read, {:.1f} MiB warm, {} reader{}", p.files_done, p.files,
+                     mib(p.bytes_read), mib(p.bytes_warm), p.threads, p.threads == 1 ? "" : "s");
+  if (p.failed) s += fmt::format(", {} failed", p.failed);
+  if (r.advised) s += fmt::format("; fadvise on {} files", r.advised);
+  return s;
+}
 
 Result<LoadReport> load_all(const Checkpoint& c, std::vector<LoadJob> jobs, const levers::Loading& levers,
                             const Progress& progress) {
@@ -116,6 +137,7 @@ Result<LoadReport> load_all(const Checkpoint& c, std::vector<LoadJob> jobs, cons
   report.bytes = walk.total();
   report.prefetch = prefetcher.report();
   report.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  base::log(base::LogLevel::info, "loaded {}", describe(report));
   return report;
 }
 

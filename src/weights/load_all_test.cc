@@ -158,6 +158,19 @@ TEST_F(Loaded, CoverageListsMissingAndUnexpected) {
   EXPECT_TRUE(require(*c_, compare(*c_, w), {.strict_coverage = false}));
 }
 
+TEST(LoadReport, SaysHowItWasLoaded) {
+  const LoadReport r{
+      .threads = 2,
+      .bytes = 5 << 20,
+      .seconds = 0.5,
+      .mapped = true,
+      .advised = 0,
+      .prefetch = {.files = 3, .files_done = 2, .failed = 1, .bytes_read = 1 << 20, .bytes_warm = 2 << 20, .threads = 1}};
+  EXPECT_EQ(describe(r),
+            "5.0 MiB in 0.50 s: reader=mmap, 2 threads; prefetch 2 of 3 files, 1.0 MiB read, 2.0 MiB warm, 1 reader, 1 failed");
+  EXPECT_EQ(describe({.threads = 1, .advised = 2}), "0.0 MiB in 0.00 s: reader=read, 1 thread; fadvise on 2 files");
+}
+
 TEST(Prefetcher, ReadsEachFileOnceAmongRanks) {
   const TempDir dir;
   std::vector<std::string> files;

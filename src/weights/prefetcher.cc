@@ -8,6 +8,7 @@
 #include <chrono>
 #include <cstdlib>
 #include <memory>
+#include <system_error>
 
 #include "base/mapped_file.h"
 
@@ -45,7 +46,11 @@ Prefetcher::Prefetcher(std::vector<std::string> files, const levers::Loading& le
     files_.push_back(std::move(files[i]));
   block_ = size_t(std::clamp(levers.prefetch_block_mb, 1, 1024)) << 20;
   const size_t n = std::min<size_t>(size_t(std::max(1, levers.prefetch_threads)), files_.size());
-  for (size_t i = 0; i < n; ++i) threads_.emplace_back([this] { reader(); });
+  try {
+    for (size_t i = 0; i < n; ++i) threads_.emplace_back([this] { reader(); });
+  } catch (const std::system_error&) {
+    // Fewer readers, or none: only slower.
+  }
 }
 
 Prefetcher::~Prefetcher() {

@@ -17,15 +17,15 @@ struct FileType {
 };
 // general.file_type of GGUF files.
 constexpr FileType kFileTypes[] = {
-    {0, "F32", DType::f32},         {1, "F16", DType::f16},         {2, "Q4_0", DType::q4_0},         {3, "Q4_1", DType::q4_1},
-    {7, "Q8_0", DType::q8_0},       {8, "Q5_0", DType::q5_0},       {9, "Q5_1", DType::q5_1},         {10, "Q2_K", DType::q2_k},
-    {11, "Q3_K_S", DType::q3_k},    {12, "Q3_K_M", DType::q3_k},    {13, "Q3_K_L", DType::q3_k},      {14, "Q4_K_S", DType::q4_k},
-    {15, "Q4_K_M", DType::q4_k},    {16, "Q5_K_S", DType::q5_k},    {17, "Q5_K_M", DType::q5_k},      {18, "Q6_K", DType::q6_k},
-    {19, "IQ2_XXS", DType::iq2_xxs}, {20, "IQ2_XS", DType::iq2_xs}, {21, "Q2_K_S", DType::q2_k},      {22, "IQ3_XS", DType::iq3_s},
-    {23, "IQ3_XXS", DType::iq3_xxs}, {24, "IQ1_S", DType::iq1_s},   {25, "IQ4_NL", DType::iq4_nl},    {26, "IQ3_S", DType::iq3_s},
-    {27, "IQ3_M", DType::iq3_s},    {28, "IQ2_S", DType::iq2_s},    {29, "IQ2_M", DType::iq2_s},      {30, "IQ4_XS", DType::iq4_xs},
-    {31, "IQ1_M", DType::iq1_m},    {32, "BF16", DType::bf16},      {36, "TQ1_0", DType::tq1_0},      {37, "TQ2_0", DType::tq2_0},
-    {38, "MXFP4", DType::mxfp4},    {39, "NVFP4", DType::nvfp4},
+    {0, "F32", DType::f32},          {1, "F16", DType::f16},        {2, "Q4_0", DType::q4_0},      {3, "Q4_1", DType::q4_1},
+    {7, "Q8_0", DType::q8_0},        {8, "Q5_0", DType::q5_0},      {9, "Q5_1", DType::q5_1},      {10, "Q2_K", DType::q2_k},
+    {11, "Q3_K_S", DType::q3_k},     {12, "Q3_K_M", DType::q3_k},   {13, "Q3_K_L", DType::q3_k},   {14, "Q4_K_S", DType::q4_k},
+    {15, "Q4_K_M", DType::q4_k},     {16, "Q5_K_S", DType::q5_k},   {17, "Q5_K_M", DType::q5_k},   {18, "Q6_K", DType::q6_k},
+    {19, "IQ2_XXS", DType::iq2_xxs}, {20, "IQ2_XS", DType::iq2_xs}, {21, "Q2_K_S", DType::q2_k},   {22, "IQ3_XS", DType::iq3_s},
+    {23, "IQ3_XXS", DType::iq3_xxs}, {24, "IQ1_S", DType::iq1_s},   {25, "IQ4_NL", DType::iq4_nl}, {26, "IQ3_S", DType::iq3_s},
+    {27, "IQ3_M", DType::iq3_s},     {28, "IQ2_S", DType::iq2_s},   {29, "IQ2_M", DType::iq2_s},   {30, "IQ4_XS", DType::iq4_xs},
+    {31, "IQ1_M", DType::iq1_m},     {32, "BF16", DType::bf16},     {36, "TQ1_0", DType::tq1_0},   {37, "TQ2_0", DType::tq2_0},
+    {38, "MXFP4", DType::mxfp4},     {39, "NVFP4", DType::nvfp4},
 };
 
 const FileType* named_type(const Checkpoint& c) {
@@ -63,7 +63,8 @@ Summary summarize(const Checkpoint& c) {
     s.file_type = f->name;
     s.nominal_bits = format_bits(f->main);
   } else if (!s.types.empty()) {
-    const auto most = std::max_element(s.types.begin(), s.types.end(), [](const TypeTotals& a, const TypeTotals& b) { return a.elements < b.elements; });
+    const auto most = std::max_element(s.types.begin(), s.types.end(),
+                                       [](const TypeTotals& a, const TypeTotals& b) { return a.elements < b.elements; });
     s.file_type = tensor::format(most->dtype).name;
     s.nominal_bits = format_bits(most->dtype);
   }

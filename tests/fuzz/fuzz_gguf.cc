@@ -39,8 +39,10 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const std::span<const std::byte> file(reinterpret_cast<const std::byte*>(data), size);
   const auto whole = parse_gguf(file, size, "m.gguf");
   require(!whole || *whole);  // with the whole file at hand there is nothing to ask for
-  if (whole) visit(**whole, size);
-  else require(!whole.error().remedy.empty() && whole.error().message().size() < 2000);
+  if (whole)
+    visit(**whole, size);
+  else
+    require(!whole.error().remedy.empty() && whole.error().message().size() < 2000);
   // A shorter head of the same file asks for more, or says the same.
   const auto part = parse_gguf(file.first(size / 2), size, "m.gguf");
   if (part && *part) require(bool(whole) && (*part)->tensors.size() == (*whole)->tensors.size());
