@@ -25,9 +25,14 @@ int report(const Error& e);
 /// The settings of this invocation: --set, environment, --config, defaults.
 Result<levers::Levers> resolve_levers(const Context&);
 
+void add_bench(CLI::App&, Context&);
 void add_completion(CLI::App&, Context&);
+void add_doctor(CLI::App&, Context&);
 void add_inspect(CLI::App&, Context&);
 void add_levers(CLI::App&, Context&);
 void add_logits(CLI::App&, Context&);
+void add_tokenize(CLI::App&, Context&);
+void add_run(CLI::App&, Context&);
+void add_serve(CLI::App&, Context&);
 
 }  // namespace isotope::app

@@ -67,8 +67,7 @@ Result<Report> inspect(const Options& o, const Context& context) {
   return r;
 }
 
-// ---- for people
-// -----------------------------------------------------------------------------------------------------------------------
+// ---- for people ----
 
 std::string size_text(int64_t bytes) {
   const double b = double(bytes);
@@ -133,8 +132,7 @@ void print_tensors(const Report& r) {
                size_text(int64_t(t.bytes)), t.offset, t.file);
 }
 
-// ---- for programs
-// ---------------------------------------------------------------------------------------------------------------------
+// ---- for programs ----
 
 ordered_json metadata_json(const weights::Metadata& m) {
   if (m.tree()) return *m.tree();

@@ -2,6 +2,7 @@
 #include <cstdio>
 
 #include "commands.h"
+#include "flags.h"
 #include "levers/environment.h"
 
 namespace isotope::app {
@@ -24,11 +25,21 @@ int main(int argc, char** argv) {
   app.add_flag("--strict-levers", context.strict_levers, "stop on any doubtful setting");
   app.require_subcommand(0, 1);
   app.fallthrough();
+  add_bench(app, context);
+  add_doctor(app, context);
   add_inspect(app, context);
   add_levers(app, context);
   add_logits(app, context);
+  add_tokenize(app, context);
+  add_run(app, context);
+  add_serve(app, context);
   add_completion(app, context);
-  CLI11_PARSE(app, argc, argv);
+  app.name(argc > 0 ? argv[0] : "isotope");
+  try {
+    app.parse(arguments(argc, argv));
+  } catch (const CLI::ParseError& e) {
+    return app.exit(e);
+  }
   if (context.run) return context.run();
   std::fputs(app.help().c_str(), stdout);
   return 0;

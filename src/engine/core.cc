@@ -169,7 +169,7 @@ void Core::unstick() {
   base::log(base::LogLevel::error, "request {}: no KV blocks can be found for it", s->request.id);
   retire(*s, FinishReason::error,
          Error{Code::resource_exhausted, fmt::format("the KV cache cannot hold this sequence of {} tokens", s->known()), "KV cache",
-               "raise --kv-bytes or lower --max-model-len"});
+               "raise --kv-cache-memory-bytes or lower --max-model-len"});
 }
 
 // ---- one step -----------------------------------------------------------------------------------------------------------------

@@ -33,14 +33,14 @@ Result<void> check_options(const EngineOptions& o) {
                           {"--block-size", o.block_size, 1, 4096},
                           {"--max-queue", o.max_queue, 0, INT32_MAX},
                           {"--max-model-len", o.max_model_len, 0, INT32_MAX},
-                          {"--kv-bytes", o.kv_bytes, 0, INT64_MAX},
+                          {"--kv-cache-memory-bytes", o.kv_bytes, 0, INT64_MAX},
                           {"--long-prefill-token-threshold", o.long_prefill_token_threshold, 0, INT32_MAX},
                           {"--preempt-every", o.preempt_every, 0, INT32_MAX}};
   for (const Limit& l : limits)
     if (l.value < l.least || l.value > l.most)
       return fail(Code::invalid_argument, fmt::format("{} is {}", l.name, l.value), l.name, fmt::format("use a number from {} to {}", l.least, l.most));
   if (!(o.memory_fraction > 0 && o.memory_fraction <= 1))
-    return fail(Code::invalid_argument, fmt::format("the memory fraction is {}", o.memory_fraction), "--memory-fraction", "use a number above 0, at most 1");
+    return fail(Code::invalid_argument, fmt::format("the memory fraction is {}", o.memory_fraction), "--gpu-memory-utilization", "use a number above 0, at most 1");
   return {};
 }
 
@@ -122,7 +122,7 @@ void announce(const Storage& s, const EngineOptions& o, const ModelInfo& info, i
     base::log(LogLevel::debug, "KV group {}: {} blocks, {}", g, group.blocks, group.window ? fmt::format("window {}", group.window) : "full attention");
   }
   if (s.sizing.max_model_len < wanted)
-    base::log(LogLevel::warning, "the context is cut from {} to {} tokens: the KV cache has no room for more; give it memory (--kv-bytes, --memory-fraction), or a smaller KV type",
+    base::log(LogLevel::warning, "the context is cut from {} to {} tokens: the KV cache has no room for more; give it memory (--kv-cache-memory-bytes, --gpu-memory-utilization), or a smaller KV type",
               wanted, s.sizing.max_model_len);
 }
 

@@ -55,7 +55,7 @@ Result<KvSizing> size_kv(std::span<const KvGroupCost> groups, const EngineOption
   if (out.max_model_len < std::min<int64_t>(max_model_len, 2 * o.block_size)) {
     return fail(Code::resource_exhausted, fmt::format("{} bytes for the KV cache hold only {} tokens; one block of {} tokens takes {:.0f} bytes", bytes,
                                                       out.max_model_len, o.block_size, sizer.cost(1, 1, 1)),
-                o.kv_bytes ? "--kv-bytes" : "free memory", "give it more memory, or choose a smaller KV type");
+                o.kv_bytes ? "--kv-cache-memory-bytes" : "free memory", "give it more memory, or choose a smaller KV type");
   }
   constexpr int64_t kMaxBlocks = std::numeric_limits<int32_t>::max();
   const int64_t most = std::min(kMaxBlocks / o.block_size * o.block_size, int64_t(o.max_num_seqs) * out.max_model_len);

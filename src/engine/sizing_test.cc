@@ -44,7 +44,7 @@ TEST(KvSizing, TooLittleIsAnError) {
   const auto s = size_kv(g, {.kv_bytes = 1500}, 4096, 1500);
   ASSERT_FALSE(s);
   EXPECT_EQ(s.error().code, Code::resource_exhausted);
-  EXPECT_NE(s.error().message().find("--kv-bytes"), std::string::npos);
+  EXPECT_NE(s.error().message().find("--kv-cache-memory-bytes"), std::string::npos);
 }
 
 TEST(KvSizing, WithoutChunkingAWholePromptMustFitTheWindowGroup) {

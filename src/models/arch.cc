@@ -54,7 +54,11 @@ constexpr Arch kArchs[] = {
      .windows = WindowRule::every,
      .defaults = R"({"rms_norm_eps": 1e-5, "max_position_embeddings": 4096, "original_max_position_embeddings": 4096})"},
     {.name = "olmo2", .gguf = "olmo2", .classes = "Olmo2ForCausalLM", .model_type = "olmo2", .make = make<PostNorm>, .rows = post_norm_rows,
+     .windows = WindowRule::pattern, .local_plain = true,  // GGUF calls OLMo 3 olmo2 as well
      .defaults = R"({"rms_norm_eps": 1e-5, "max_position_embeddings": 2048})"},
+    {.name = "olmo3", .gguf = "", .classes = "Olmo3ForCausalLM", .model_type = "olmo3", .make = make<PostNorm>, .rows = post_norm_rows,
+     .windows = WindowRule::pattern, .local_plain = true,
+     .defaults = R"({"rms_norm_eps": 1e-5, "max_position_embeddings": 2048, "sliding_window": 4096, "sliding_window_pattern": 4})"},
     {.name = "granite", .gguf = "granite", .classes = "GraniteForCausalLM", .model_type = "granite", .make = make<Dense>, .rows = dense_rows,
      .gguf_pairs = true,
      .defaults = R"({"rms_norm_eps": 1e-6, "max_position_embeddings": 2048, "attention_multiplier": 1.0})"},
@@ -79,14 +83,14 @@ const Arch* first(Match match) {
 }  // namespace
 
 std::span<const Arch> archs() { return kArchs; }
-const Arch* arch_by_gguf(std::string_view s) { return first([&](const Arch& a) { return a.gguf == s; }); }
+const Arch* arch_by_gguf(std::string_view s) { return first([&](const Arch& a) { return !s.empty() && a.gguf == s; }); }
 const Arch* arch_by_class(std::string_view s) { return first([&](const Arch& a) { return has_word(a.classes, s); }); }
 const Arch* arch_by_model_type(std::string_view s) { return first([&](const Arch& a) { return a.model_type == s; }); }
 const Arch* arch_by_name(std::string_view s) { return first([&](const Arch& a) { return a.name == s; }); }
 
 std::string supported_archs() {
   std::string s;
-  for (const Arch& a : kArchs) s += fmt::format("{}{} ({})", s.empty() ? "" : ", ", a.gguf, a.classes);
+  for (const Arch& a : kArchs) s += fmt::format("{}{} ({})", s.empty() ? "" : ", ", a.name, a.classes);
   return s;
 }
 

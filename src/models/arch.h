@@ -22,7 +22,7 @@ enum class WindowRule : uint8_t {
 
 struct Arch {
   std::string_view name;        ///< ours, and what `isotope inspect` prints
-  std::string_view gguf;        ///< general.architecture
+  std::string_view gguf;        ///< general.architecture; empty = another row reads those files
   std::string_view classes;     ///< config.json `architectures`, separated by spaces; vision-language wrappers whose text part is this family too
   std::string_view model_type;  ///< of the text model's configuration
   std::unique_ptr<Transformer> (*make)();
@@ -30,6 +30,7 @@ struct Arch {
   WindowRule windows = WindowRule::none;
   bool gguf_pairs = false;      ///< GGUF stores q and k rows so that neighbours turn together; the loader puts them back into halves
   float hf_norm_shift = 0;      ///< added to Hugging Face norm weights (Gemma stores w, multiplies by 1 + w; GGUF holds the sum)
+  bool local_plain = false;     ///< sliding layers turn without rope scaling (OLMo 3)
   bool scaled_embedding = false;///< embeddings are multiplied by sqrt(hidden)
   Presence qkv_bias = Presence::maybe;  ///< in GGUF, which has no key for it
   int scalar_layers = 0;        ///< in GGUF: the model of this depth divides q·k by sqrt(hidden / heads), not sqrt(head_dim); no key says so

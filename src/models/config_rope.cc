@@ -78,12 +78,12 @@ Result<void> parse_ropes(const ConfigSource& s, int64_t served_len, ModelConfig&
   ISO_CHECK_OK(add_rope(f, full, at, served_len, c));
   const std::string local_at = "rope_parameters.sliding_attention.";
   const bool local = f.has("rope_parameters.sliding_attention");
-  if (!local && !f.has("rope_local_base_freq")) return {};
-  RopeLaw law;
+  if (!local && !f.has("rope_local_base_freq") && !s.arch->local_plain) return {};
+  RopeLaw law{.theta = full.theta};
   if (local) {
     ISO_TRY(law, parse_law(f, local_at, c));
   } else {
-    ISO_TRY(law.theta, f.number("rope_local_base_freq"));
+    ISO_TRY(law.theta, f.number_or("rope_local_base_freq", full.theta));
   }
   ISO_CHECK_OK(add_rope(f, law, local_at, served_len, c));
   for (LayerConfig& l : c.layer) l.rope_index = l.window ? 1 : 0;

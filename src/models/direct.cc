@@ -7,6 +7,9 @@
 namespace isotope::models {
 
 Result<Direct> Direct::create(const Model& m, ops::Ops& o, const DirectOptions& options) {
+  if (options.max_len < 1 || options.sequences < 1 || options.block_size < 1)
+    return fail(Code::invalid_argument, fmt::format("{} sequences of {} tokens in blocks of {}", options.sequences, options.max_len, options.block_size),
+                "direct run", "ask for at least one of each");
   Direct d(m, o, options);
   d.blocks_ = (options.max_len + options.block_size - 1) / options.block_size;
   d.length_.assign(size_t(options.sequences), 0);

@@ -12,7 +12,8 @@
 
 namespace isotope::models {
 
-/// Sees the hidden state after the embeddings (0), after each layer (i) and after the final norm (last). For `logits --hidden`, dumps and tests.
+/// Sees all rows of the residual stream: after the embeddings (0), after layer i (i, below the number of layers L), and after the final norm (L; that is
+/// transformers' numbering, where the last layer's own output does not appear). For `logits --hidden`, dumps and tests.
 using HiddenTap = std::function<void(int index, ops::Tensor)>;
 
 class Model {
@@ -21,7 +22,7 @@ class Model {
   const ModelConfig& config() const { return config_; }
   const std::vector<ops::KvGroupSpec>& kv_groups() const { return groups_; }
   const std::vector<ops::KvLayerSpec>& kv_layers() const { return layers_; }
-  /// Runs one step; ops.begin(batch, kv) has been called. Returns logits [R, V] for batch.logit_rows.
+  /// Runs one step; ops.begin(batch, kv) has been called. Returns logits [R, V] for batch.logit_rows; an empty tensor when R is 0 (a prompt's inner chunk).
   virtual ops::Tensor forward(ops::Ops&, const ops::Batch&, const HiddenTap* tap = nullptr) const = 0;
 
  protected:

@@ -93,11 +93,9 @@ std::span<const LayerRow> sandwich_qk_rows() { return kSandwichQkRows; }
 std::span<const LayerRow> post_norm_rows() { return kPostNormRows; }
 
 bool ignorable(std::string_view name) {
-  static constexpr std::string_view kEnds[] = {"rope_freqs.weight", "rope_factors_long.weight", "rope_factors_short.weight", "rotary_emb.inv_freq",
-                                               "attn_rot_embd"};
-  static constexpr std::string_view kStarts[] = {"vision_tower.", "multi_modal_projector.", "model.vision_tower.", "model.multi_modal_projector."};
-  return std::any_of(std::begin(kEnds), std::end(kEnds), [&](auto s) { return name.ends_with(s); }) ||
-         std::any_of(std::begin(kStarts), std::end(kStarts), [&](auto s) { return name.starts_with(s); });
+  static constexpr std::string_view kParts[] = {"rope_freqs.weight", "rope_factors_long.weight", "rope_factors_short.weight", "rotary_emb.inv_freq",
+                                                "attn_rot_embd", "vision_tower.", "multi_modal_projector."};
+  return std::any_of(std::begin(kParts), std::end(kParts), [&](auto s) { return name.find(s) != name.npos; });
 }
 
 }  // namespace isotope::models

@@ -40,9 +40,7 @@ enum class Activation { silu, gelu_tanh, gelu, relu, relu2 };
 
 /// Rotary embedding: per-dimension inverse frequencies are computed by the model's config, so that every scaling law is data here.
 struct Rope {
-  std::vector<float> inv_freq;        ///< [rot/2]
-  std::vector<float> inv_freq_long;   ///< longrope only: taken instead of inv_freq when the served length is above long_from
-  int64_t long_from = 0;              ///< longrope: original context length; the choice is made once for the process (contract 1), as vLLM does
+  std::vector<float> inv_freq;        ///< [rot/2]; longrope's choice of factors is made once for the process (contract 1), by the served length
   float scale = 1.0f;                 ///< attention factor multiplied into cos and sin
   int rot = 0;                        ///< rotated dimensions (<= d), the first `rot` of each head
   bool interleaved = false;           ///< pairs (2i, 2i+1) instead of (i, i + rot/2)

@@ -2,16 +2,19 @@
 #pragma once
 
 #include <memory>
+#include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
+#include "text/decoder.h"
 #include "text/tokenizer.h"
 
 namespace isotope::text {
 
 class Detokenizer {
  public:
-  Detokenizer(const Tokenizer&, bool skip_special);
+  Detokenizer(const Tokenizer&, bool skip_special, InvalidBytes invalid = InvalidBytes::one_per_part);
   /// For text that continues a prompt (completions): earlier ids give the decoder its context (leading-space rules) without being emitted.
   void prime(std::span<const int32_t> context);
   /// Text that has become certain with this token; may be empty. Cost does not grow with the number of tokens so far; a byte that can no longer become
@@ -21,15 +24,17 @@ class Detokenizer {
   std::string finish();
 
  private:
+  void put(int32_t token);
   const Tokenizer* tok_;
   bool skip_special_;
-  std::vector<int32_t> window_;
-  size_t emitted_ = 0;
+  DecodeRun run_;
 };
 
 /// Finds stop strings in a growing text. Text is held back only while it may still become a stop string.
 class StopMatcher {
  public:
+  /// Empty stop strings are ignored. Of several that match, the one that is complete first wins, so that the result does not depend on how the text was
+  /// cut; of those that end together the one that starts first.
   explicit StopMatcher(std::vector<std::string> stops, bool include_stop = false);
   /// Returns text that may be sent now. Once a stop string was found, returns the text before it (and the string itself if asked) and nothing more after.
   std::string add(std::string_view text);

@@ -6,6 +6,7 @@
 #include "kernels/cpu/attention.inl"
 #include "kernels/cpu/elementwise.inl"
 #include "kernels/cpu/gemm.inl"
+#include "kernels/cpu/limits.inl"
 #include "kernels/cpu/probe.inl"
 
 #define ISO_TABLE__(isa) table_##isa
@@ -14,6 +15,6 @@
 namespace isotope::kernels::cpu {
 
 extern const KernelTable ISO_TABLE_(ISO_ISA);
-constinit const KernelTable ISO_TABLE_(ISO_ISA) = {ISO_ISA_NAME, kGemm, kAttention, kElementwise, probe};
+constinit const KernelTable ISO_TABLE_(ISO_ISA) = {ISO_ISA_NAME, kGemm, kAttention, kElementwise, probe, kLimits};
 
 }  // namespace isotope::kernels::cpu

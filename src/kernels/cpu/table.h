@@ -5,6 +5,7 @@
 #include "kernels/cpu/attention.h"
 #include "kernels/cpu/elementwise.h"
 #include "kernels/cpu/gemm.h"
+#include "kernels/cpu/limits.h"
 
 namespace isotope::kernels::cpu {
 
@@ -21,6 +22,7 @@ struct KernelTable {
   AttentionKernels attention;
   ElementwiseKernels elementwise;
   ProbeFn probe;
+  LimitKernels limits;
 };
 
 // One strong symbol for each ISA, defined by all.inl. Reach them through pick.h: calling a table that the CPU cannot run is undefined.

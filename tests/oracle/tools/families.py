@@ -65,12 +65,15 @@ family("gemma2", "gemma2", "Gemma2ForCausalLM", merged(GEMMA, attn_logit_softcap
 family("gemma2_scalar", "gemma2", "Gemma2ForCausalLM", merged(GEMMA, attn_logit_softcapping=5.0, final_logit_softcapping=30.0, query_pre_attn_scalar=24,
                                                              sliding_window=16), gguf=False, **GEMMA_WEIGHTS)  # GGUF has no key for the scalar
 family("gemma3", "gemma3_text", "Gemma3ForCausalLM", GEMMA3, **GEMMA_WEIGHTS)
-family("gemma3_4b", "gemma3_text", "Gemma3ForCausalLM", GEMMA3, gguf=False, **GEMMA_WEIGHTS,
+family("gemma3_4b", "gemma3_text", "Gemma3ForCausalLM", merged(GEMMA3, num_hidden_layers=2, sliding_window_pattern=2), gguf=False, **GEMMA_WEIGHTS,
        wrap=dict(architecture="Gemma3ForConditionalGeneration", model_type="gemma3", body="language_model.model.", head="language_model.lm_head."))
 family("phi3", "phi3", "Phi3ForCausalLM", merged(PHI, num_key_value_heads=4, sliding_window=32, rope_scaling=dict(
        type="longrope", short_factor=[1.0, 1.1, 1.2, 1.3, 1.5, 1.8, 2.0, 2.2], long_factor=[1.1, 1.5, 2.5, 5.0, 9.0, 14.0, 20.0, 30.0])))
 family("phi4_mini", "phi3", "Phi3ForCausalLM", merged(PHI, sliding_window=262144, partial_rotary_factor=0.75, tie_word_embeddings=True, rope_scaling=dict(
        type="longrope", short_factor=[1.0] * 6, long_factor=[1.0, 1.2, 2.0, 5.0, 12.0, 25.0])))
 family("olmo2", "olmo2", "Olmo2ForCausalLM", merged(BASE, num_key_value_heads=4, rope_theta=500000, attention_bias=False, rms_norm_eps=1e-6))
+family("olmo3", "olmo3", "Olmo3ForCausalLM", merged(BASE, num_hidden_layers=2, num_key_value_heads=4, rope_theta=500000, attention_bias=False, rms_norm_eps=1e-6,
+       sliding_window=16, layer_types=["sliding_attention", "full_attention"], rope_scaling=dict(rope_type="yarn", factor=8.0,
+       original_max_position_embeddings=64, attention_factor=1.2079441541679836, beta_fast=32.0, beta_slow=1.0)))
 family("granite", "granite", "GraniteForCausalLM", merged(BASE, tie_word_embeddings=True, attention_bias=False, mlp_bias=False, embedding_multiplier=12.0,
        logits_scaling=2.0, residual_multiplier=0.22, attention_multiplier=0.0625), embed_std=0.006, final_norm=100.0, logit_gain=2.0)

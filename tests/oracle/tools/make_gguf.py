@@ -6,9 +6,10 @@
 TREE is a source tree of llama.cpp (the source package of llama-cpp-python carries one under vendor/). Only the vocabulary is ours: the tiny models have
 none, and the converter would ask for tokenizer files. Matrices are bfloat16, as in model.safetensors, so the same goldens hold.
 """
-import argparse, json, os, shutil, sys, tempfile
+import argparse, json, logging, os, shutil, sys, tempfile
 from pathlib import Path
 
+os.environ["TQDM_DISABLE"] = "1"
 from families import FAMILIES
 
 
@@ -47,6 +48,7 @@ def main():
     a = p.parse_args()
     sys.path[:0] = [os.path.join(a.llama_cpp, "gguf-py"), a.llama_cpp]
     import torch
+    logging.disable(logging.WARNING)
     for name in [x for x in a.families.split(",") if x] or FAMILIES:
         if FAMILIES[name].get("gguf", True):
             folder = os.path.join(a.goldens, name)

@@ -1,0 +1,231 @@
+// isotope bench: prompt, generation and batched generation speed. It measures the engine's real path, scheduler, sampler and events included, on random
+// token ids, so that a number here is what a server with that load would reach.
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <condition_variable>
+#include <cstdio>
+#include <ctime>
+#include <fstream>
+#include <memory>
+#include <mutex>
+#include <random>
+
+#include "base/topology.h"
+#include "bench_report.h"
+#include "commands.h"
+#include "model_path.h"
+
+namespace isotope::app {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+struct Options {
+  std::vector<std::string> models;
+  std::vector<int64_t> prompt{512}, gen{128}, depth{0}, batch{2048}, parallel{1};
+  std::vector<int> threads{0};
+  int repetitions = 5;
+  std::string kv = "bf16", isa;
+  bool json = false, no_warmup = false;
+};
+
+const std::map<std::string, KvType> kKvTypes = {
+    {"f32", KvType::f32}, {"f16", KvType::f16}, {"bf16", KvType::bf16}, {"int8", KvType::int8}, {"fp8", KvType::fp8}};
+
+std::string cpu_name() {
+  std::ifstream in("/proc/cpuinfo");
+  for (std::string line; std::getline(in, line);)
+    if (line.starts_with("model name")) return line.substr(std::min(line.size(), line.find(':') + 2));
+  return "unknown";
+}
+
+std::string utc_now() {
+  const std::time_t t = std::time(nullptr);
+  std::tm tm{};
+  gmtime_r(&t, &tm);
+  char text[32];
+  std::strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%SZ", &tm);
+  return text;
+}
+
+/// A group of requests that run together, and when their tokens came.
+class Group {
+ public:
+  struct Times {
+    Clock::time_point submitted, all_started, first_ended, ended;
+    int64_t tokens_between = 0;  ///< output tokens after all had started and until the first one ended
+  };
+
+  explicit Group(size_t n) : outputs_(n, 0) {}
+
+  Result<Times> run(Engine& engine, std::vector<Request> requests) {
+    times_.submitted = Clock::now();
+    for (size_t i = 0; i < requests.size(); ++i) {
+      requests[i].sink = [this, i](const TokenEvent& e) { take(i, e); };
+      if (auto ok = engine.submit(std::move(requests[i])); !ok) {
+        cancel(engine, i);
+        return tl::unexpected(ok.error());
+      }
+    }
+    std::unique_lock lock(mutex_);
+    done_.wait(lock, [&] { return ended_ == outputs_.size(); });
+    if (error_) return tl::unexpected(*error_);
+    return times_;
+  }
+
+ private:
+  void cancel(Engine& engine, size_t submitted) {
+    for (size_t i = 0; i < submitted; ++i) engine.finish(i, FinishReason::abort);
+    std::unique_lock lock(mutex_);
+    done_.wait(lock, [&] { return ended_ == submitted; });
+  }
+
+  void take(size_t i, const TokenEvent& e) {
+    const std::lock_guard lock(mutex_);
+    const auto now = Clock::now();
+    for (size_t t = 0; t < e.tokens.size(); ++t) {
+      if (outputs_[i]++ == 0 && ++started_ == outputs_.size()) times_.all_started = now;
+      else if (started_ == outputs_.size() && ended_ == 0) ++times_.tokens_between;
+    }
+    if (e.finish == FinishReason::none) return;
+    if (e.error) error_ = e.error;
+    if (ended_ == 0) times_.first_ended = now;
+    times_.ended = now;
+    if (++ended_ == outputs_.size()) done_.notify_all();
+  }
+
+  std::mutex mutex_;
+  std::condition_variable done_;
+  std::vector<int64_t> outputs_;
+  size_t started_ = 0, ended_ = 0;
+  Times times_;
+  std::optional<Error> error_;
+};
+
+class Bench {
+ public:
+  explicit Bench(const Options& o) : options_(o), cpu_(cpu_name()) {}
+
+  Result<std::vector<BenchRow>> run(const levers::Levers& levers, const std::map<std::string, std::string>& environment) {
+    for (const std::string& name : options_.models) {
+      ISO_TRY(const std::string path, model_path(name, environment));
+      for (const int64_t batch : options_.batch)
+        for (const int threads : options_.threads) ISO_CHECK_OK(run_engine(path, batch, threads, levers));
+    }
+    progress("");
+    return std::move(rows_);
+  }
+
+ private:
+  Result<void> run_engine(const std::string& path, int64_t batch, int threads, const levers::Levers& levers) {
+    EngineOptions eo{.model = path, .kv_type = kKvTypes.at(options_.kv), .threads = threads, .max_num_batched_tokens = batch, .isa = options_.isa};
+    for (const int64_t n : options_.parallel) eo.max_num_seqs = std::max(eo.max_num_seqs, int(n));
+    progress("loading " + path);
+    ISO_TRY(const auto engine, Engine::open(eo, levers));
+    BenchRow row{.model = engine->info(), .cpu = cpu_, .kv_type = options_.kv,
+                 .threads = threads ? threads : levers.cpu().threads ? levers.cpu().threads : base::machine().default_threads(), .batch = batch};
+    for (const int64_t depth : options_.depth)
+      for (const int64_t parallel : options_.parallel) {
+        row.depth = depth;
+        row.parallel = parallel;
+        for (const int64_t n : options_.prompt) ISO_CHECK_OK(measure(*engine, row, n, 0));
+        for (const int64_t n : options_.gen) ISO_CHECK_OK(measure(*engine, row, 0, n));
+      }
+    return {};
+  }
+
+  Result<void> measure(Engine& engine, BenchRow row, int64_t prompt, int64_t gen) {
+    if (prompt + gen == 0 || row.parallel == 0) return {};
+    row.prompt = prompt;
+    row.gen = gen;
+    row.time = utc_now();
+    for (int i = options_.no_warmup ? 0 : -1; i < options_.repetitions; ++i) {
+      progress(fmt::format("{} npl {}: {}", row.name(), row.parallel, i < 0 ? "warm-up" : fmt::format("{}/{}", i + 1, options_.repetitions)));
+      ISO_TRY(const int64_t ns, once(engine, row));
+      if (i >= 0) row.samples_ns.push_back(ns);
+    }
+    rows_.push_back(std::move(row));
+    return {};
+  }
+
+  std::vector<int32_t> random_tokens(int64_t n, int64_t vocab) {
+    std::vector<int32_t> v(static_cast<size_t>(n));
+    for (auto& t : v) t = int32_t(random_() % uint64_t(vocab));
+    return v;
+  }
+
+  /// Fills the cache up to the depth, once for each of the parallel sequences, then times the rest.
+  Result<int64_t> once(Engine& engine, const BenchRow& row) {
+    std::vector<Request> depth, timed;
+    for (int64_t i = 0; i < row.parallel; ++i) {
+      Request r;
+      r.id = uint64_t(i);
+      r.prompt = random_tokens(row.depth, row.model.vocab);
+      r.use_prefix_cache = row.depth > 0;
+      r.sampling = {.temperature = 0, .max_tokens = row.gen ? row.gen + 1 : 0, .ignore_eos = true};
+      if (row.depth) {
+        depth.emplace_back();
+        depth.back().id = r.id;
+        depth.back().prompt = r.prompt;
+        depth.back().sampling = {.max_tokens = 0};
+      }
+      const auto rest = random_tokens(row.gen ? 1 : row.prompt, row.model.vocab);
+      r.prompt.insert(r.prompt.end(), rest.begin(), rest.end());
+      timed.push_back(std::move(r));
+    }
+    if (!depth.empty()) ISO_CHECK_OK(Group(depth.size()).run(engine, std::move(depth)));
+    ISO_TRY(const auto t, Group(timed.size()).run(engine, std::move(timed)));
+    const auto ns = [](Clock::duration d) { return std::chrono::duration_cast<std::chrono::nanoseconds>(d).count(); };
+    if (row.prompt) return ns(t.ended - t.submitted);
+    const double per_token = double(ns(t.first_ended - t.all_started)) / double(std::max<int64_t>(1, t.tokens_between));
+    return int64_t(per_token * double(row.tokens()));
+  }
+
+  void progress(const std::string& text) const {
+    static const bool terminal = isatty(STDERR_FILENO);
+    if (!terminal) return;
+    std::fprintf(stderr, "\r\033[K%s", text.c_str());
+    std::fflush(stderr);
+  }
+
+  const Options& options_;
+  std::string cpu_;
+  std::mt19937_64 random_{42};
+  std::vector<BenchRow> rows_;
+};
+
+Result<void> run(const Options& o, const Context& context) {
+  ISO_TRY(const levers::Levers levers, resolve_levers(context));
+  ISO_TRY(const auto rows, Bench(o).run(levers, context.environment));
+  std::fputs((o.json ? bench_json(rows) : bench_table(rows)).c_str(), stdout);
+  return {};
+}
+
+}  // namespace
+
+void add_bench(CLI::App& app, Context& context) {
+  auto o = std::make_shared<Options>();
+  CLI::App* sub = app.add_subcommand("bench", "prompt and generation speed, also of parallel sequences, through the whole engine");
+  const auto size = CLI::Range(int64_t{0}, int64_t{1} << 30);
+  sub->add_option("-m,--model", o->models, "GGUF file, Hugging Face folder or built-in name; several with commas")->required()->delimiter(',');
+  sub->add_option("-p,--n-prompt", o->prompt, "prompt tokens; 0 makes no row")->delimiter(',')->check(size)->capture_default_str();
+  sub->add_option("-n,--n-gen", o->gen, "generated tokens; 0 makes no row")->delimiter(',')->check(size)->capture_default_str();
+  sub->add_option("-d,--n-depth", o->depth, "tokens in the cache before")->delimiter(',')->check(size)->capture_default_str();
+  sub->add_option("-b,--batch-size", o->batch, "most tokens of a step")->delimiter(',')->check(CLI::Range(int64_t{1}, int64_t{1} << 24))->capture_default_str();
+  sub->add_option("--npl,--n-parallel", o->parallel, "parallel sequences (also: -npl)")->delimiter(',')->check(CLI::Range(int64_t{0}, int64_t{1} << 16))->capture_default_str();
+  sub->add_option("-t,--threads", o->threads, "0 = one a physical core")->delimiter(',')->check(CLI::Range(0, 4096))->capture_default_str();
+  sub->add_option("-r,--repetitions", o->repetitions, "times each test runs")->check(CLI::Range(1, 1000))->capture_default_str();
+  sub->add_option("--kv", o->kv, "KV cache type")->check(CLI::IsMember(kKvTypes))->capture_default_str();
+  sub->add_option("--isa", o->isa, "force an instruction set");
+  sub->add_flag("--json", o->json, "a JSON array with llama-bench's key names");
+  sub->add_flag("--no-warmup", o->no_warmup, "count the first run too");
+  sub->callback([o, &context] {
+    context.run = [o, &context] {
+      const auto done = run(*o, context);
+      return done ? 0 : report(done.error());
+    };
+  });
+}
+
+}  // namespace isotope::app

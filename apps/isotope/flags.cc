@@ -1,0 +1,85 @@
+#include "flags.h"
+
+#include <algorithm>
+
+namespace isotope::app {
+
+std::string spellings(const std::string& name, const std::string& more) {
+  std::string hyphens = name, underscores = name;
+  std::replace(hyphens.begin(), hyphens.end(), '_', '-');
+  std::replace(underscores.begin(), underscores.end(), '-', '_');
+  std::string out = "--" + hyphens;
+  if (underscores != hyphens) out += ",--" + underscores;
+  return more.empty() ? out : more + "," + out;
+}
+
+void EngineFlags::add(CLI::App& app) {
+  EngineOptions& o = options;
+  app.add_option(spellings("precision"), precision, "fast, or exact: float32 activations, weights and KV cache")
+      ->check(CLI::IsMember({"fast", "exact"}))->capture_default_str();
+  app.add_option(spellings("kv-cache-dtype", "--kv-type"), kv_type, "auto, f32, f16, bf16, int8 or fp8")
+      ->check(CLI::IsMember({"auto", "f32", "f16", "bf16", "int8", "fp8", "fp8_e4m3"}))->capture_default_str();
+  app.add_option(spellings("threads", "-t"), o.threads, "compute threads; 0 = one for each physical core")->check(CLI::Range(0, 4096))->capture_default_str();
+  app.add_option(spellings("max-model-len", "-c,--ctx-size"), o.max_model_len, "longest sequence; 0 = the model's own, cut to what fits")
+      ->check(CLI::Range(int64_t{0}, int64_t{1} << 40))->capture_default_str();
+  app.add_option(spellings("kv-cache-memory-bytes"), o.kv_bytes, "memory for the KV cache; 0 = a share of what is free")
+      ->check(CLI::Range(int64_t{0}, int64_t{1} << 50))->capture_default_str();
+  app.add_option(spellings("gpu-memory-utilization"), o.memory_fraction, "that share: of the free memory, weights and cache together")
+      ->check(CLI::Range(0.01, 1.0))->capture_default_str();
+  app.add_option(spellings("block-size"), o.block_size, "tokens of a KV block")->check(CLI::Range(1, 1024))->capture_default_str();
+  app.add_option(spellings("isa"), o.isa, "force an instruction set; `isotope doctor` lists them");
+  app.add_option(spellings("hf-overrides"), hf_overrides, "JSON object of model settings that replace those of config.json");
+}
+
+Result<EngineOptions> EngineFlags::resolve(const std::string& model_path, const levers::Levers& levers) const {
+  static const std::map<std::string, KvType> kKvTypes = {{"f32", KvType::f32},   {"f16", KvType::f16}, {"bf16", KvType::bf16},
+                                                         {"int8", KvType::int8}, {"fp8", KvType::fp8}, {"fp8_e4m3", KvType::fp8}};
+  EngineOptions o = options;
+  o.model = model_path;
+  o.precision = precision == "exact" ? Precision::exact : Precision::fast;
+  if (kv_type != "auto") o.kv_type = kKvTypes.at(kv_type);
+  if (o.threads == 0) o.threads = levers.cpu().threads;
+  if (o.isa.empty()) o.isa = levers.cpu().isa;
+  if (hf_overrides.empty()) return o;
+  const auto json = serve::parse_json(hf_overrides);
+  if (!json || !json->is_object()) return fail(Code::invalid_argument, "'" + serve::shortened(hf_overrides) + "' is no JSON object", "--hf-overrides");
+  for (const auto& [key, value] : json->items()) o.hf_overrides[key] = value.is_string() ? value.get<std::string>() : serve::dump(value);
+  return o;
+}
+
+std::vector<std::string> arguments(int argc, char** argv) {
+  static const std::map<std::string, std::map<std::string, std::string>> kShort = {
+      {"serve", {{"-tp", "--tensor-parallel-size"},
+                 {"-pp", "--pipeline-parallel-size"},
+                 {"-dp", "--data-parallel-size"},
+                 {"-pcp", "--prefill-context-parallel-size"},
+                 {"-dcp", "--decode-context-parallel-size"}}},
+      {"bench", {{"-npl", "--npl"}}}};
+  std::vector<std::string> out(argv + std::min(argc, 1), argv + argc);
+  if (const auto flags = out.empty() ? kShort.end() : kShort.find(out[0]); flags != kShort.end()) {
+    for (std::string& a : out) {
+      if (const auto it = flags->second.find(a); it != flags->second.end()) a = it->second;
+    }
+  }
+  std::reverse(out.begin(), out.end());
+  return out;
+}
+
+serve::Json flags_json(const CLI::App& app) {
+  serve::Json out = serve::Json::array();
+  for (const CLI::Option* option : app.get_options()) {
+    const std::string name = option->get_name(false, true);
+    if (option->get_lnames().empty() || option->get_lnames().front() == "help") continue;
+    const bool given = option->count() > 0;
+    std::string value = option->get_default_str();
+    if (given) {
+      value.clear();
+      for (const std::string& v : option->results()) value += (value.empty() ? "" : ",") + v;
+    }
+    if (name.find("api-key") != std::string::npos && given) value = "(hidden)";
+    out.push_back({{"name", "--" + option->get_lnames().front()}, {"value", value}, {"source", given ? "command line" : "default"}});
+  }
+  return out;
+}
+
+}  // namespace isotope::app

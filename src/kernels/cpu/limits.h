@@ -1,0 +1,16 @@
+// What this CPU can do at best: loops that do nothing but one thing. `isotope doctor` and the benchmarks put achieved speeds beside them.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace isotope::kernels::cpu {
+
+struct LimitKernels {
+  /// Dot products of 8-bit codes from registers; returns the operations done (a multiply and an add count two). `sink` [16] keeps the result alive.
+  int64_t (*int8_dots)(int64_t rounds, int32_t* sink) noexcept;
+  /// Reads n bytes (a multiple of 256) in order; returns a value that depends on all of them.
+  uint64_t (*read)(const void* data, size_t n) noexcept;
+};
+
+}  // namespace isotope::kernels::cpu

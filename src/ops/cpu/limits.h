@@ -1,0 +1,17 @@
+// Measured limits of this machine as the compute team sees it.
+#pragma once
+
+#include "base/team.h"
+#include "kernels/cpu/table.h"
+
+namespace isotope::ops {
+
+struct MachineLimits {
+  double int8_ops = 0;       ///< multiply and add counted, per second, all members together
+  double read_bytes = 0;     ///< bytes per second from memory (a working set far beyond the caches), all members together
+};
+
+/// Takes about `seconds`. Best of several rounds: the limit, not the average.
+MachineLimits measure_limits(base::Team& team, const kernels::cpu::KernelTable& kernels, double seconds = 1.0);
+
+}  // namespace isotope::ops

@@ -1,0 +1,75 @@
+// Damaged models: whatever a byte of the header or of config.json is changed to, opening, configuring, loading and one step end in an error or a result.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <random>
+
+#include "golden.h"
+#include "support/bytes.h"
+
+namespace isotope::oracle {
+namespace {
+
+std::string content(const std::string& path) {
+  std::ifstream in(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(in), {}};
+}
+
+/// Runs a model as far as it comes; true if it got to logits.
+bool try_model(const std::string& path) {
+  const auto l = load(path, 64, {.threads = 1, .pin = false});
+  if (!l) {
+    EXPECT_FALSE(l.error().what.empty());
+    return false;
+  }
+  auto direct = models::Direct::create(*l->model, *l->ops, {.max_len = 8});
+  if (!direct) return false;
+  const int32_t ids[] = {0, 1, 2};
+  const models::Chunk chunk{.tokens = ids};
+  return direct->step({&chunk, 1}).has_value();
+}
+
+/// One to three bytes of [0, end) changed, or a run of digits replaced where the text is JSON.
+std::string damaged(std::string s, size_t end, std::mt19937& gen) {
+  for (uint32_t n = 1 + gen() % 3; n > 0; --n) s[gen() % end] = char(gen());
+  return s;
+}
+
+TEST(Hostile, GgufHeaders) {
+  std::mt19937 gen(1);
+  int survived = 0;
+  for (const char* family : {"llama_bias_linear", "gemma3", "phi3"}) {
+    const std::string good = content(goldens_folder() + "/" + family + "/model.gguf");
+    const size_t header = std::min(good.size(), good.find("blk.0.") + 4000);
+    const test::TempDir dir;
+    for (int i = 0; i < 300; ++i) survived += try_model(dir.write("model.gguf", damaged(good, header, gen)));
+    ASSERT_TRUE(try_model(dir.write("model.gguf", good)));
+  }
+  EXPECT_GT(survived, 0);    // most damage hits a token's text
+  EXPECT_LT(survived, 900);
+}
+
+TEST(Hostile, ConfigNumbers) {
+  // Each number of config.json in turn becomes something no model has.
+  const char* const kValues[] = {"0", "-1", "1", "3", "1e300", "99999999999999999999", "\"x\"", "null", "[]", "[1,2]", "{}", "true", "0.5"};
+  for (const char* family : {"gemma3", "phi3", "qwen3_yarn", "granite", "smollm3"}) {
+    const std::string folder = goldens_folder() + "/" + family, config = content(folder + "/config.json");
+    const test::TempDir dir;
+    std::filesystem::create_symlink(folder + "/model.safetensors", dir.file("model.safetensors"));
+    for (size_t at = config.find(": "); at != std::string::npos; at = config.find(": ", at + 1)) {
+      const size_t begin = at + 2, end = config.find_first_of(",\n}", begin);
+      if (config[begin] == '{' || config[begin] == '[') continue;
+      for (const char* v : kValues) {
+        std::string changed = config;
+        changed.replace(begin, end - begin, v);
+        dir.write("config.json", changed);
+        try_model(dir.path());
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace isotope::oracle
