@@ -10,7 +10,7 @@ std::string spellings(const std::string& name, const std::string& more) {
   std::replace(underscores.begin(), underscores.end(), '-', '_');
   std::string out = "--" + hyphens;
   if (underscores != hyphens) out += ",--" + underscores;
-  return more.empty() ? out : more + "," + out;
+  return more.empty() ? out : out + "," + more;
 }
 
 void EngineFlags::add(CLI::App& app) {

@@ -56,7 +56,7 @@ void add_flags(CLI::App& sub, Flags& f) {
     f.number_options.emplace_back(r.field, sub.add_option(r.flags, f.numbers[r.field], r.help));
   }
   sub.add_option("--system", f.system, "system message");
-  sub.add_option("--stop", f.stop, "end the answer before this text (repeatable)");
+  sub.add_option("--stop", f.stop, "end the answer before this text (repeatable)")->allow_extra_args(false);
   sub.add_option("--chat-template,--chat_template", f.chat_template, "file, name of a template, or the template itself");
   sub.add_flag("--raw", f.raw, "continue the prompt as it stands, without a chat template");
   sub.add_flag("--ignore-eos,--ignore_eos", f.ignore_eos, "go on past the end token");

@@ -94,8 +94,9 @@ void add_server_flags(CLI::App& sub, Flags& f) {
   sub.add_option("--host", http.host, "address to listen on")->capture_default_str();
   sub.add_option("--port", f.port, "HTTP port; 0 takes a free one")->check(CLI::Range(0, 65535))->capture_default_str();
   sub.add_option(spellings("server-port"), f.server_port, "HTTP port as ATOM spells it: --port is then internal")->check(CLI::Range(0, 65535));
-  sub.add_option(spellings("api-key"), f.serve.api.api_keys, "key that clients must send (repeatable); also ISOTOPE_API_KEY");
-  sub.add_option(spellings("allowed-origins"), f.origins, "origins that browsers may ask from, a JSON array or repeated; default all");
+  sub.add_option(spellings("api-key"), f.serve.api.api_keys, "key that clients must send (repeatable); also ISOTOPE_API_KEY")->allow_extra_args(false);
+  sub.add_option(spellings("allowed-origins"), f.origins, "origins that browsers may ask from, a JSON array or repeated; default all")
+      ->allow_extra_args(false);
   sub.add_option(spellings("timeout-keep-alive"), http.keep_alive_s, "seconds before an idle connection is closed")->check(CLI::Range(0.1, 1e6))->capture_default_str();
   sub.add_option(spellings("max-body-mb"), f.body_mb, "largest request body in MiB")->check(CLI::Range(0.001, 4096.0))->capture_default_str();
   sub.add_option(spellings("http-threads"), http.worker_threads, "threads that parse, render templates and tokenize")->check(CLI::Range(1, 256))->capture_default_str();

@@ -171,6 +171,20 @@ TEST(Network, GivesUpReadersThatStop) {
   EXPECT_TRUE(eventually([&] { return s.engine().finished_by_caller() == 1; }, 20));
 }
 
+// GIVE row G02: bytes that can never become a character come out at once, one replacement character each.
+TEST(Network, LoneContinuationBytesDoNotPileUp) {
+  TestServer s({.engine = {.context = 4096}});
+  const HttpReply r = HttpClient::fetch(s.port(), "POST", "/v1/completions",
+                                        R"({"prompt": "a", "logit_bias": {"130": 100}, "max_tokens": 2000, "stream": true, "return_token_ids": true})");
+  const auto answer = answer_json(r);
+  std::string wanted;
+  for (int i = 0; i < 2000; ++i) wanted += "\xEF\xBF\xBD";
+  EXPECT_EQ(answer["text"], wanted);
+  for (const auto& e : answer["events"]) {
+    EXPECT_EQ(e["choices"][0]["text"].get<std::string>().size(), 3 * e["choices"][0]["token_ids"].size());
+  }
+}
+
 TEST(Network, KeepsQuietStreamsAlive) {
   TestServer s({.http = {.heartbeat_s = 0.05}});
   s.engine().stall(true);

@@ -19,6 +19,21 @@ struct TestServerOptions {
   bool bos = true, ready = true;
 };
 
+/// A published model from the user's cache behind the same server; null when it is not there.
+class ModelServer {
+ public:
+  static std::unique_ptr<ModelServer> open(const std::string& name, EngineOptions options = {.max_model_len = 512, .kv_bytes = 64 << 20});
+  int port() const { return http_->port(); }
+  Engine& engine() { return *engine_; }
+  serve::Frontend& front() { return *front_; }
+
+ private:
+  std::unique_ptr<Engine> engine_;
+  std::unique_ptr<serve::Frontend> front_;
+  std::unique_ptr<serve::ApiHandler> api_;
+  std::unique_ptr<serve::HttpServer> http_;
+};
+
 class TestServer {
  public:
   explicit TestServer(TestServerOptions o = {});

@@ -1,0 +1,168 @@
+"""isotope serve: start, flags, signals. serve_test.py PROGRAM"""
+import json
+import os
+import signal
+import socket
+import subprocess
+import tempfile
+import threading
+import time
+import unittest
+
+from support import ISOTOPE, MODEL, Server, need_model, run
+
+LONG = {"prompt": "Once upon a time", "max_tokens": 4000, "ignore_eos": True, "stream": True}
+
+
+def cpu_seconds(pid):
+    with open(f"/proc/{pid}/stat") as f:
+        fields = f.read().rsplit(")", 1)[1].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+class Flags(unittest.TestCase):
+    def test_spellings_of_other_engines(self):
+        log = tempfile.mktemp()
+        s = Server("--served-model-name", "first", "--served-model-name", "second", "--max_model_len", "1024", "--max-num-seqs", "8", "--kv_cache_dtype", "bf16",
+                   "--block-size", "16", "--enable_prefix_caching", "--no-enable_chunked_prefill", "-tp", "1", "--gpu-memory-utilization", "0.5", "--enforce-eager",
+                   "--cudagraph-mode", "FULL", "--trust-remote-code", "--level", "3", "--api-key", "secret-one", "--request-log", log,
+                   env={"ISOTOPE_API_KEY": "secret-two"})
+        try:
+            self.assertEqual(s.json("GET", "/v1/models")[0], 401)
+            for key in ("secret-one", "secret-two"):
+                status, models = s.json("GET", "/v1/models", headers={"Authorization": f"Bearer {key}"})
+                self.assertEqual(([m["id"] for m in models["data"]], models["data"][0]["max_model_len"]), (["first", "second"], 1024))
+            headers = {"Authorization": "Bearer secret-one"}
+            config = s.json("GET", "/config", headers=headers)[1]
+            flags = {f["name"]: f for f in config["flags"]}
+            self.assertEqual((flags["--max-model-len"]["value"], flags["--max-model-len"]["source"]), ("1024", "command line"))
+            self.assertEqual(flags["--host"]["source"], "default")
+            self.assertNotIn("secret", json.dumps(config))
+            self.assertGreater(len(config["levers"]), 200)
+            self.assertEqual(s.json("POST", "/v1/completions", {"prompt": "a", "max_tokens": 2}, headers)[0], 200)
+        finally:
+            status, _ = s.stop()
+        self.assertEqual(status, 0, s.log)
+        for name in ("enforce-eager", "cudagraph-mode", "trust-remote-code", "level"):
+            self.assertIn(f"--{name} has no effect", s.log)
+        with open(log) as f:
+            line = json.loads(f.readline())
+        self.assertEqual((line["outcome"], line["completion_tokens"]), ("completed", 2))
+
+    def test_refused_wishes(self):
+        for args, text in [(["-tp", "2"], "tensor parallelism"), (["--method", "mtp"], "speculative"), (["--load_dummy", "zero"], "dummy"),
+                           (["--default-chat-template-kwargs", "[1]"], "no JSON object"), (["--hf-overrides", "x"], "no JSON object"),
+                           (["--override-generation-config", '{"temperature": "x"}'], "temperature"), (["--request-log", "/none/x"], "/none/x")]:
+            r = run("serve", "--model", MODEL, "--port", "0", *args)
+            self.assertIn(r.returncode, (1, 2), args)
+            self.assertIn(text, r.stderr)
+        r = run("serve", "--model", "/none.gguf", "--port", "0")
+        self.assertIn("/none.gguf", r.stderr)
+
+    def test_server_port_wins(self):
+        with socket.socket() as s:
+            s.bind(("127.0.0.1", 0))
+            port = s.getsockname()[1]
+        p = subprocess.Popen([ISOTOPE, "serve", "--model", MODEL, "--port", "8006", "--server-port", str(port), "--kv-cache-memory-bytes", "100000000"],
+                             stderr=subprocess.PIPE, text=True)
+        self.assertIn(f":{port},", p.stderr.readline())
+        p.terminate()
+        self.assertEqual(p.wait(30), 0)
+        p.stderr.close()
+
+    def test_port_in_use(self):
+        with socket.socket() as s:
+            s.bind(("127.0.0.1", 0))
+            s.listen()
+            r = run("serve", "--model", MODEL, "--port", str(s.getsockname()[1]))
+        self.assertEqual(r.returncode, 1)
+        self.assertIn("already in use", r.stderr)
+
+    def test_a_broken_model_is_an_error(self):
+        with tempfile.NamedTemporaryFile(suffix=".gguf") as f:
+            f.write(b"GGUF\x03\x00\x00\x00" + b"\xff" * 16)
+            f.flush()
+            r = run("serve", "--model", f.name, "--port", "0")
+        self.assertEqual(r.returncode, 1)
+        self.assertIn(f.name, r.stderr)
+
+
+class Life(unittest.TestCase):
+    def test_an_idle_server_sleeps_and_stops_at_once(self):
+        s = Server()
+        s.json("POST", "/v1/completions", {"prompt": "a", "max_tokens": 2})
+        time.sleep(1)
+        begin = cpu_seconds(s.process.pid)
+        time.sleep(2)
+        self.assertLess(cpu_seconds(s.process.pid) - begin, 0.02)
+        status, seconds = s.stop()
+        self.assertEqual(status, 0, s.log)
+        self.assertLess(seconds, 5)
+
+    def test_a_stream_ends_with_an_error_event(self):
+        for sig in (signal.SIGTERM, signal.SIGINT):
+            s = Server("--shutdown-timeout", "0.3")
+            r = s.request("POST", "/v1/completions", LONG)
+            r.readline()
+            status, seconds = s.stop(sig)
+            events = [json.loads(l[6:]) for l in r.read().decode().splitlines() if l.startswith("data: {")]
+            self.assertEqual(status, 0, s.log)
+            self.assertEqual(events[-1]["error"]["code"], 503)
+            self.assertLess(seconds, 10)
+
+    def test_answers_that_can_end_in_time_do(self):
+        s = Server("--shutdown-timeout", "60")
+        r = s.request("POST", "/v1/completions", {**LONG, "max_tokens": 60})
+        r.readline()
+        status, _ = s.stop()
+        body = r.read().decode()
+        self.assertEqual(status, 0, s.log)
+        self.assertIn('"finish_reason":"length"', body)
+        self.assertTrue(body.endswith("data: [DONE]\n\n"))
+
+    def test_a_long_prefill_does_not_hold_the_end_up(self):
+        s = Server("--shutdown-timeout", "0.2", "--threads", "1", "--max-model-len", "8192")
+        body = {"prompt": [i % 40000 + 10 for i in range(8000)], "max_tokens": 4}
+        got = []
+        t = threading.Thread(target=lambda: got.append(s.json("POST", "/v1/completions", body)))
+        t.start()
+        time.sleep(0.7)
+        self.assertEqual(s.json("GET", "/health")[0], 200)
+        status, seconds = s.stop()
+        t.join()
+        self.assertEqual(status, 0, s.log)
+        self.assertEqual(got[0][0], 503)
+        self.assertLess(seconds, 20)
+
+    def test_a_second_signal_ends_at_once(self):
+        s = Server("--shutdown-timeout", "100")
+        r = s.request("POST", "/v1/completions", LONG)
+        r.readline()
+        s.process.send_signal(signal.SIGTERM)
+        time.sleep(0.3)
+        status, seconds = s.stop()
+        self.assertEqual(status, 128 + signal.SIGTERM)
+        self.assertLess(seconds, 3)
+
+    def test_a_signal_while_loading(self):
+        s = Server(wait=False)
+        s.log += s.process.stderr.readline()
+        self.assertIn("listening", s.log)
+        status, seconds = s.stop()
+        self.assertEqual(status, 0, s.log)
+        self.assertLess(seconds, 5)
+
+    def test_health_from_the_start(self):
+        s = Server(wait=False)
+        s.port = int(s.process.stderr.readline().split(",")[0].rsplit(":", 1)[1])
+        seen = []
+        while not seen or seen[-1] != 200:
+            seen.append(s.json("GET", "/health")[0])
+        self.assertTrue(set(seen) <= {200, 503}, seen)
+        self.assertEqual(s.json("GET", "/v1/models")[0], 200)
+        s.stop()
+
+
+if __name__ == "__main__":
+    need_model()
+    unittest.main(warnings="ignore")

@@ -1,0 +1,109 @@
+"""What the command-line tests share."""
+import fcntl
+import http.client
+import json
+import os
+import pty
+import re
+import select
+import signal
+import struct
+import subprocess
+import sys
+import termios
+import time
+
+ISOTOPE = os.path.abspath(sys.argv.pop(1)) if len(sys.argv) > 1 else "isotope"
+MODEL = "smollm2-135m"
+
+
+def need_model():
+    cache = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
+    if not os.path.exists(f"{cache}/isotope/models/{MODEL}.gguf"):
+        print(f"skipped: run scripts/fetch-model {MODEL}")
+        sys.exit(77)
+
+
+def run(*args, stdin=subprocess.DEVNULL, text_in=None, timeout=120):
+    kwargs = {"input": text_in} if text_in is not None else {"stdin": stdin}
+    return subprocess.run([ISOTOPE, *args], capture_output=True, text=True, timeout=timeout, **kwargs)
+
+
+class Terminal:
+    """The program on a pseudo-terminal of 100 columns."""
+
+    def __init__(self, *args, env=None):
+        self.pid, self.fd = pty.fork()
+        if self.pid == 0:
+            os.environ.update({"TERM": "xterm", "LC_ALL": "C.UTF-8", **(env or {})})
+            os.execv(ISOTOPE, [ISOTOPE, *args])
+        fcntl.ioctl(self.fd, termios.TIOCSWINSZ, struct.pack("HHHH", 40, 100, 0, 0))
+        self.seen = ""
+
+    def send(self, text):
+        os.write(self.fd, text.encode())
+
+    def read(self, seconds):
+        if not select.select([self.fd], [], [], seconds)[0]:
+            return False
+        try:
+            data = os.read(self.fd, 65536)
+        except OSError:
+            return False
+        self.seen += data.decode(errors="replace")
+        return bool(data)
+
+    def expect(self, pattern, seconds=60):
+        """Waits for a pattern in what came since the last match; returns what came up to it."""
+        end = time.time() + seconds
+        while not (m := re.search(pattern, self.seen)):
+            if time.time() > end or not (self.read(0.2) or self.alive()):
+                raise AssertionError(f"{pattern!r} did not come; seen: {self.seen!r}")
+        before, self.seen = self.seen[: m.end()], self.seen[m.end():]
+        return before
+
+    def alive(self):
+        return os.waitpid(self.pid, os.WNOHANG) == (0, 0)
+
+    def status(self, seconds=20):
+        """The exit status (negative: signal)."""
+        end = time.time() + seconds
+        while time.time() < end:
+            self.read(0.05)
+            pid, status = os.waitpid(self.pid, os.WNOHANG)
+            if pid:
+                os.close(self.fd)
+                return os.waitstatus_to_exitcode(status)
+        raise AssertionError(f"the program did not end; seen: {self.seen!r}")
+
+
+class Server:
+    """`isotope serve` on a free port."""
+
+    def __init__(self, *flags, wait=True, env=None):
+        self.process = subprocess.Popen([ISOTOPE, "serve", "--model", MODEL, "--port", "0", "--kv-cache-memory-bytes", "400000000", *flags],
+                                        stderr=subprocess.PIPE, text=True, env={**os.environ, **(env or {})})
+        self.log, self.port = "", None
+        while wait and (line := self.process.stderr.readline()):
+            self.log += line
+            if m := re.search(r"listening on http://[^ ]*:(\d+),", line):
+                self.port = int(m[1])
+            if "ready: " in line:
+                return
+        if wait:
+            raise AssertionError("the server did not start:\n" + self.log)
+
+    def request(self, method, path, body=None, headers=None, timeout=60):
+        c = http.client.HTTPConnection("127.0.0.1", self.port, timeout=timeout)
+        c.request(method, path, json.dumps(body) if body is not None else None, {"Content-Type": "application/json", **(headers or {})})
+        return c.getresponse()
+
+    def json(self, method, path, body=None, headers=None):
+        r = self.request(method, path, body, headers)
+        return r.status, json.loads(r.read())
+
+    def stop(self, sig=signal.SIGTERM, timeout=60):
+        begin = time.time()
+        self.process.send_signal(sig)
+        self.log += self.process.stderr.read()
+        return self.process.wait(timeout), time.time() - begin
