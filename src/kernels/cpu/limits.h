@@ -7,8 +7,9 @@
 namespace isotope::kernels::cpu {
 
 struct LimitKernels {
-  /// Dot products of 8-bit codes from registers; returns the operations done (a multiply and an add count two). `sink` [16] keeps the result alive.
-  int64_t (*int8_dots)(int64_t rounds, int32_t* sink) noexcept;
+  /// Dot products of codes [128] (below 16) with a [12]; returns the operations done (a multiply and an add count two). `sink` [16] keeps the
+  /// result alive.
+  int64_t (*int8_dots)(int64_t rounds, const uint8_t* codes, const int8_t* a, int32_t* sink) noexcept;
   /// Reads n bytes (a multiple of 256) in order; returns a value that depends on all of them.
   uint64_t (*read)(const void* data, size_t n) noexcept;
 };

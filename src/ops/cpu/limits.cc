@@ -1,8 +1,12 @@
 #include "ops/cpu/limits.h"
 
+#include <sys/mman.h>
+
 #include <algorithm>
 #include <chrono>
-#include <vector>
+#include <cstring>
+
+#include "ops/cpu/pages.h"
 
 namespace isotope::ops {
 
@@ -30,20 +34,28 @@ double best_rate(double seconds, double amount, F&& f) {
 MachineLimits measure_limits(base::Team& team, const kernels::cpu::KernelTable& kernels, double seconds) {
   MachineLimits m;
   const int n = team.size();
-  constexpr int64_t kRounds = 200'000;
-  constexpr int64_t kOpsPerRound = 10 * 64 * 2;
-  m.int8_ops = best_rate(seconds / 2, double(n) * kRounds * kOpsPerRound, [&] {
+  constexpr int64_t kRounds = 40'000;
+  alignas(64) uint8_t codes[128];
+  std::memset(codes, 5, sizeof codes);
+  const int8_t a[12] = {1, -2, 3, -4, 5, -6, 7, -8, 9, -10, 11, -12};
+  int32_t sink[16];
+  const int64_t ops = kernels.limits.int8_dots(1, codes, a, sink) * kRounds * n;
+  m.int8_ops = best_rate(seconds / 2, double(ops), [&] {
     team.run([&](int) {
-      int32_t sink[16];
-      kernels.limits.int8_dots(kRounds, sink);
+      int32_t out[16];
+      kernels.limits.int8_dots(kRounds, codes, a, out);
     });
   });
-  constexpr size_t kBytes = size_t{256} << 20;
-  std::vector<uint8_t> data(kBytes, 1);
+  constexpr size_t kBytes = size_t{512} << 20;  // far beyond any cache
+  const auto memory = Pages::reserve(kBytes, "bandwidth test");
+  if (!memory) return m;
+  std::byte* data = memory->data();
+  madvise(data, kBytes, MADV_HUGEPAGE);  // as the weights' memory; a hint, so its failure changes nothing
+  std::memset(data, 1, kBytes);
   const size_t share = kBytes / size_t(n) / 256 * 256;
   m.read_bytes = best_rate(seconds / 2, double(share) * n, [&] {
     team.run([&](int member) {
-      volatile uint64_t keep = kernels.limits.read(data.data() + share * size_t(member), share);
+      volatile uint64_t keep = kernels.limits.read(data + share * size_t(member), share);
       (void)keep;
     });
   });
