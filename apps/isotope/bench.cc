@@ -53,8 +53,8 @@ std::string utc_now() {
 class Group {
  public:
   struct Times {
-    Clock::time_point submitted, all_started, first_ended, ended;
-    int64_t tokens_between = 0;  ///< output tokens after all had started and until the first one ended
+    Clock::time_point submitted, all_started, first_ended, ended;  ///< all_started: every sequence has its first token
+    int64_t steps = 0;  ///< tokens of the first one to end, from then on until its end
   };
 
   explicit Group(size_t n) : outputs_(n, 0) {}
@@ -84,20 +84,26 @@ class Group {
   void take(size_t i, const TokenEvent& e) {
     const std::lock_guard lock(mutex_);
     const auto now = Clock::now();
-    for (size_t t = 0; t < e.tokens.size(); ++t) {
-      if (outputs_[i]++ == 0 && ++started_ == outputs_.size()) times_.all_started = now;
-      else if (started_ == outputs_.size() && ended_ == 0) ++times_.tokens_between;
+    if (!e.tokens.empty() && outputs_[i] == 0 && ++started_ == outputs_.size()) {
+      times_.all_started = now;
+      outputs_[i] = 1;
+      at_start_ = outputs_;
+    } else {
+      outputs_[i] += int64_t(e.tokens.size());
     }
     if (e.finish == FinishReason::none) return;
     if (e.error) error_ = e.error;
-    if (ended_ == 0) times_.first_ended = now;
+    if (ended_ == 0 && !at_start_.empty()) {
+      times_.first_ended = now;
+      times_.steps = outputs_[i] - at_start_[i];
+    }
     times_.ended = now;
     if (++ended_ == outputs_.size()) done_.notify_all();
   }
 
   std::mutex mutex_;
   std::condition_variable done_;
-  std::vector<int64_t> outputs_;
+  std::vector<int64_t> outputs_, at_start_;
   size_t started_ = 0, ended_ = 0;
   Times times_;
   std::optional<Error> error_;
@@ -178,8 +184,8 @@ class Bench {
     ISO_TRY(const auto t, Group(timed.size()).run(engine, std::move(timed)));
     const auto ns = [](Clock::duration d) { return std::chrono::duration_cast<std::chrono::nanoseconds>(d).count(); };
     if (row.prompt) return ns(t.ended - t.submitted);
-    const double per_token = double(ns(t.first_ended - t.all_started)) / double(std::max<int64_t>(1, t.tokens_between));
-    return int64_t(per_token * double(row.tokens()));
+    if (t.steps == 0) return fail(Code::unavailable, "the sequences did not run together", "bench", "generate more tokens (-n) or run fewer sequences (-npl)");
+    return int64_t(double(ns(t.first_ended - t.all_started)) / double(t.steps) * double(row.gen));
   }
 
   void progress(const std::string& text) const {

@@ -40,7 +40,9 @@ const ops::Batch& BatchBuilder::build(std::span<const WorkItem> work) {
   for (const WorkItem& w : work) stride_ = std::max(stride_, w.seq->kv.blocks());
   for (Group& g : groups_) {
     g.slots.clear();
-    g.table.assign(work.size() * size_t(stride_), -1);
+    const size_t entries = work.size() * size_t(stride_);
+    if (g.table.capacity() < entries) g.table.reserve(2 * entries);  // assign() alone would grow by a little at every new block
+    g.table.assign(entries, -1);
   }
   query_start_.push_back(0);
   for (size_t i = 0; i < work.size(); ++i) {
