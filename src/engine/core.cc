@@ -316,6 +316,7 @@ void Core::retire(Sequence& s, FinishReason reason, std::optional<Error> error) 
   s.outcome.error = std::move(error);
   if (!s.admitted_ns) queued_.fetch_sub(1, std::memory_order_relaxed);
   metrics_.finished(s, reason, now_ns());
+  stale_ = true;
   tell(s);
 }
 
@@ -335,11 +336,13 @@ void Core::publish() {
   const auto partial = std::count_if(running_.begin(), running_.end(), [](const Sequence* s) { return s->computed < s->prompt_tokens; });
   metrics_.step(counts_, stats_, partial);
   counts_ = {};
+  stale_ = false;
   board_.publish(stats_);
   board_.progress();
 }
 
 void Core::deliver() {
+  if (stale_) publish();  // whoever sees a final event also sees its blocks back
   for (size_t i = 0; i < outbox_.size(); ++i) deliver_one(*outbox_[i]);
   outbox_.clear();
 }

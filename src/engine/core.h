@@ -90,6 +90,7 @@ class Core {
   std::vector<Sequence*> outbox_;
   uint64_t arrivals_ = 0;
   int empty_steps_ = 0;
+  bool stale_ = false;              ///< something ended since the last publish()
   int64_t now_ns_ = 0;
   StepCounts counts_;
   EngineStats stats_;

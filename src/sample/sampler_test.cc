@@ -109,6 +109,23 @@ TEST(Sampler, LargeRowsNeverLeaveTheSortedTruncation) {
   }
 }
 
+TEST(Sampler, DrawDependsOnSeedChoiceAndPositionAlone) {
+  const auto x = noise(500, 0.5f);
+  Sampler s(500);
+  std::set<int32_t> by_position, by_choice;
+  for (int64_t position = 0; position < 20; ++position) {
+    SamplingParams p;
+    std::vector<int32_t> few(size_t(3 + position), 1), many(size_t(90 + position), 2);
+    const int32_t t = s.choose({.logits = x, .params = &p, .tokens = few, .prompt_tokens = 3, .seed = 5});
+    EXPECT_EQ(s.choose({.logits = x, .params = &p, .tokens = many, .prompt_tokens = 90, .seed = 5}), t);
+    by_position.insert(t);
+    p.choice = int32_t(position);
+    by_choice.insert(s.choose({.logits = x, .params = &p, .tokens = few, .prompt_tokens = 3 + position, .seed = 5}));
+  }
+  EXPECT_GT(by_position.size(), 15u);
+  EXPECT_GT(by_choice.size(), 15u);
+}
+
 TEST(Sampler, SmallTemperaturesConvergeToGreedy) {  // field report G06
   for (uint32_t seed = 0; seed < 20; ++seed) {
     const auto x = noise(5000, 3, seed);

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <atomic>
 #include <condition_variable>
 #include <cstring>
 #include <map>
@@ -93,20 +94,54 @@ class Collector {
   int ended_ = 0;
 };
 
-/// Runs requests together and returns their answers, by id.
+/// Keeps the engine's thread busy in a sink until it goes out of scope, so that what is submitted meanwhile starts in one step.
+class Gate {
+ public:
+  static constexpr uint64_t kId = UINT64_MAX;
+  explicit Gate(Engine& engine) {
+    Request r;
+    r.id = kId;
+    r.prompt = {0};
+    r.sampling.max_tokens = 0;
+    r.use_prefix_cache = false;
+    r.sink = [s = state_](const TokenEvent&) {
+      s->entered = true;
+      s->entered.notify_all();
+      s->open.wait(false);
+    };
+    EXPECT_TRUE(engine.submit(std::move(r)));
+    state_->entered.wait(false);
+  }
+  ~Gate() {
+    state_->open = true;
+    state_->open.notify_all();
+  }
+
+ private:
+  struct State {
+    std::atomic<bool> entered{false}, open{false};
+  };
+  std::shared_ptr<State> state_ = std::make_shared<State>();
+};
+
+/// Runs requests together, from one common step on, and returns their answers, by id.
 inline std::map<uint64_t, Answer> run(Engine& engine, std::vector<Request> requests) {
   Collector c;
   std::map<uint64_t, Answer> out;
-  const int n = int(requests.size());
+  int accepted = 0;
   std::vector<uint64_t> ids;
-  for (Request& r : requests) {
-    ids.push_back(r.id);
-    r.sink = c.sink(r.id);
-    const auto ok = engine.submit(std::move(r));
-    EXPECT_TRUE(ok) << (ok ? "" : ok.error().message());
-    if (!ok) return out;
+  {
+    std::optional<Gate> gate;
+    if (requests.size() > 1) gate.emplace(engine);
+    for (Request& r : requests) {
+      ids.push_back(r.id);
+      r.sink = c.sink(r.id);
+      const auto ok = engine.submit(std::move(r));
+      EXPECT_TRUE(ok) << (ok ? "" : ok.error().message());
+      accepted += bool(ok);
+    }
   }
-  EXPECT_TRUE(c.wait_ended(n)) << "requests hang";
+  EXPECT_TRUE(c.wait_ended(accepted)) << "requests hang";
   for (const uint64_t id : ids) out[id] = c.answer(id);
   return out;
 }

@@ -122,6 +122,7 @@ TEST(SameBits, APoolForOneAndAHalfSequences) {  // field report G30
     for (int round = 0; round < 3; ++round) {
       Collector c;
       std::map<uint64_t, Answer> want;
+      std::optional<Gate> gate(*rig);
       for (uint64_t i = 0; i < 8; ++i) {
         SamplingParams p{.temperature = 0.9f, .repetition_penalty = 1.2f, .frequency_penalty = 0.4f, .seed = i, .max_tokens = 28, .ignore_eos = true, .logprobs = 2};
         if (i % 2) p.temperature = 0;
@@ -131,6 +132,7 @@ TEST(SameBits, APoolForOneAndAHalfSequences) {  // field report G30
         r.sink = c.sink(i);
         ASSERT_TRUE(rig->submit(std::move(r)));
       }
+      gate.reset();
       c.wait_tokens(0, 3);
       rig->finish(2, FinishReason::abort);
       rig->finish(5, FinishReason::abort);
