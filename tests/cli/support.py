@@ -38,6 +38,9 @@ class Terminal:
             os.environ.update({"TERM": "xterm", "LC_ALL": "C.UTF-8", **(env or {})})
             os.execv(ISOTOPE, [ISOTOPE, *args])
         fcntl.ioctl(self.fd, termios.TIOCSWINSZ, struct.pack("HHHH", 40, 100, 0, 0))
+        modes = termios.tcgetattr(self.fd)
+        modes[0] |= 0x4000  # IUTF8, as every terminal emulator sets it: text typed ahead of the editor is erased by character
+        termios.tcsetattr(self.fd, termios.TCSANOW, modes)
         self.seen = ""
 
     def send(self, text):
