@@ -31,6 +31,7 @@ void add_doctor(CLI::App&, Context&);
 void add_inspect(CLI::App&, Context&);
 void add_levers(CLI::App&, Context&);
 void add_logits(CLI::App&, Context&);
+void add_perplexity(CLI::App&, Context&);
 void add_tokenize(CLI::App&, Context&);
 void add_run(CLI::App&, Context&);
 void add_serve(CLI::App&, Context&);

@@ -30,6 +30,7 @@ int main(int argc, char** argv) {
   add_inspect(app, context);
   add_levers(app, context);
   add_logits(app, context);
+  add_perplexity(app, context);
   add_tokenize(app, context);
   add_run(app, context);
   add_serve(app, context);

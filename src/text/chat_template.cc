@@ -93,7 +93,7 @@ struct ChatTemplate::Impl {
 
   // What a failed render tells the client. A template's own complaint is passed on as it is.
   tl::unexpected<Error> failed(const jj::Failure& f, uint32_t pos) const {
-    if (f.fault == jj::Fault::raised) return fail(Code::invalid_argument, f.what);
+    if (f.fault == jj::Fault::raised) return fail(Code::invalid_argument, f.what.empty() ? "the chat template refuses these messages and does not say why" : f.what);
     const std::string source = "chat template, " + place(program.source, f.pos != jj::kNoPos ? f.pos : pos);
     if (f.fault == jj::Fault::limit)
       return fail(Code::invalid_argument, f.what, source, "simplify the chat template or shorten the messages");

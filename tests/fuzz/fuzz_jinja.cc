@@ -41,7 +41,7 @@ std::string render(const jinja::Program& program) {
     }
     return s.text;
   } catch (const jinja::Failure& f) {
-    require(!f.what.empty());
+    require(!f.what.empty() || f.fault == jinja::Fault::raised);
     return "error: " + f.what;
   }
 }

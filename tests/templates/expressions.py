@@ -532,4 +532,4 @@ def _join_open_lines(lines):
 ODD = _join_open_lines(ODD)
 
 # Errors that we word in our own way.
-OWN_WORDS = [r"{{ '\N{BULLET' }}", "{{ 'a'.replace('a') }}", "{{ {}.get() }}", "{{ 'a'.upper('x') }}", "{{ strftime_now() }}", "{{ raise_exception() }}", "{% break %}"]
+OWN_WORDS = [r"{{ '\N{BULLET' }}", "{{ 'a'.replace('a') }}", "{{ {}.get() }}", "{{ 'a'.upper('x') }}", "{{ strftime_now() }}", "{{ raise_exception() }}", "{{ raise_exception(missing) }}", "{% break %}"]

@@ -1,0 +1,199 @@
+// isotope perplexity: how well a model predicts a text. The text is cut into windows that do not overlap; each starts from an empty context, and the
+// tokens of its second half are scored, as llama-perplexity does, so that both programs measure the same tokens: the first token of a window gives way
+// to BOS when the vocabulary asks for one.
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <charconv>
+#include <chrono>
+#include <cmath>
+#include <cstdio>
+#include <fstream>
+#include <iterator>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "commands.h"
+#include "model_path.h"
+#include "models/direct.h"
+#include "models/model.h"
+#include "text/tokenizer.h"
+
+namespace isotope::app {
+namespace {
+
+struct Options {
+  std::string model, ids_file, text_file, write_ids, isa, kv = "f16", precision = "fast";
+  int window = 512, threads = 0, chunk = 64, max_windows = 0;
+  bool json = false;
+};
+
+const std::map<std::string, KvType> kKvTypes = {
+    {"f32", KvType::f32}, {"f16", KvType::f16}, {"bf16", KvType::bf16}, {"int8", KvType::int8}, {"fp8", KvType::fp8}};
+
+/// Negative log-likelihoods, summed in double.
+struct Score {
+  int64_t tokens = 0;
+  double sum = 0, squares = 0;
+  std::vector<double> window_means;
+
+  void add(double nll) { ++tokens, sum += nll, squares += nll * nll; }
+  double mean() const { return sum / double(tokens); }
+  double perplexity() const { return std::exp(mean()); }
+  /// Of the perplexity: the standard error of the mean, carried through exp().
+  double error() const {
+    const double variance = squares / double(tokens) - mean() * mean();
+    return tokens > 1 && variance > 0 ? std::sqrt(variance / double(tokens - 1)) * perplexity() : 0;
+  }
+};
+
+Result<std::string> read_file(const std::string& path) {
+  std::ifstream in(path, std::ios::binary);
+  if (!in) return fail(Code::not_found, "'" + path + "' cannot be read", "", "give a file that exists");
+  return std::string(std::istreambuf_iterator<char>(in), {});
+}
+
+/// Integers with anything but digits and signs between them: one a line, or a JSON array.
+Result<std::vector<int32_t>> read_ids(const std::string& path) {
+  ISO_TRY(const std::string s, read_file(path));
+  std::vector<int32_t> ids;
+  constexpr std::string_view kNumber = "-0123456789";
+  for (size_t i = s.find_first_of(kNumber); i < s.size(); i = s.find_first_of(kNumber, i)) {
+    const size_t end = std::min(s.find_first_not_of(kNumber, i), s.size());
+    int32_t id = 0;
+    const auto r = std::from_chars(s.data() + i, s.data() + end, id);
+    if (r.ec != std::errc() || r.ptr != s.data() + end)
+      return fail(Code::invalid_argument, fmt::format("'{}' at byte {} is no token id", s.substr(i, std::min<size_t>(end - i, 20)), i), path, "write integers");
+    ids.push_back(id);
+    i = end;
+  }
+  return ids;
+}
+
+/// -log p(token), from a row of logits.
+double negative_log_likelihood(const float* logits, int64_t vocab, int32_t token) {
+  const float top = *std::max_element(logits, logits + vocab);
+  double sum = 0;
+  for (int64_t i = 0; i < vocab; ++i) sum += std::exp(double(logits[i] - top));
+  return std::log(sum) - double(logits[token] - top);
+}
+
+class Perplexity {
+ public:
+  Perplexity(const Options& o, const models::Model& model, ops::Ops& ops, int32_t bos) : o_(o), model_(model), ops_(ops), bos_(bos) {}
+
+  Result<Score> run(std::span<const int32_t> ids) {
+    const size_t windows = o_.max_windows ? std::min(ids.size() / size_t(o_.window), size_t(o_.max_windows)) : ids.size() / size_t(o_.window);
+    const bool terminal = isatty(STDERR_FILENO) && !o_.json;
+    Score score;
+    for (size_t w = 0; w < windows; ++w) {
+      const double before = score.sum;
+      const int64_t tokens = score.tokens;
+      ISO_CHECK_OK(one(ids.subspan(w * size_t(o_.window), size_t(o_.window)), score));
+      score.window_means.push_back((score.sum - before) / double(score.tokens - tokens));
+      if (terminal) std::fprintf(stderr, "\rwindow %zu of %zu: perplexity %.4f +/- %.4f ", w + 1, windows, score.perplexity(), score.error());
+    }
+    if (terminal) std::fputc('\n', stderr);
+    return score;
+  }
+
+ private:
+  Result<void> one(std::span<const int32_t> ids, Score& score) {
+    std::vector<int32_t> fed(ids.begin(), ids.end());
+    if (bos_ >= 0) fed[0] = bos_;
+    ISO_TRY(models::Direct direct, models::Direct::create(model_, ops_, {.max_len = o_.window, .kv = kKvTypes.at(o_.kv)}));
+    const size_t first = fed.size() / 2, step = size_t(o_.chunk);
+    for (size_t at = 0; at + 1 < fed.size();) {
+      // The last token predicts nothing that is scored.
+      const size_t limit = at < first ? first : fed.size() - 1, n = std::min(step, limit - at);
+      const models::Chunk chunk{.tokens = std::span(fed).subspan(at, n), .all_logits = at >= first, .no_logits = at < first};
+      ISO_TRY(const ops::Tensor logits, direct.step({&chunk, 1}));
+      if (at >= first)
+        for (size_t i = 0; i < n; ++i) score.add(negative_log_likelihood(logits.row(int64_t(i)), logits.cols, fed[at + i + 1]));
+      at += n;
+    }
+    return {};
+  }
+
+  const Options& o_;
+  const models::Model& model_;
+  ops::Ops& ops_;
+  int32_t bos_;
+};
+
+Result<void> write_ids(const std::string& path, const std::vector<int32_t>& ids) {
+  std::ofstream out(path);
+  for (int32_t id : ids) out << id << '\n';
+  if (!out.flush()) return fail(Code::invalid_argument, "'" + path + "' cannot be written", "--write-ids", "choose another place");
+  return {};
+}
+
+void print(const Options& o, const Score& s, bool bos, const std::string& ops, double seconds) {
+  if (!o.json) {
+    std::printf("perplexity %.4f +/- %.4f (%zu windows of %d, %lld tokens scored, %.1f s)\n", s.perplexity(), s.error(), s.window_means.size(), o.window,
+                static_cast<long long>(s.tokens), seconds);
+    return;
+  }
+  const nlohmann::ordered_json j = {{"model", o.model}, {"perplexity", s.perplexity()}, {"standard_error", s.error()}, {"mean_nll", s.mean()},
+      {"window", o.window}, {"windows", s.window_means.size()}, {"scored_tokens", s.tokens}, {"bos", bos}, {"kv", o.kv}, {"precision", o.precision},
+      {"ops", ops}, {"seconds", seconds}, {"window_mean_nll", s.window_means}};
+  std::printf("%s\n", j.dump().c_str());
+}
+
+Result<void> run(const Options& o, const Context& context) {
+  if (o.ids_file.empty() == o.text_file.empty())
+    return fail(Code::invalid_argument, "one text is needed", "--text-file, --ids-file", "give exactly one of them");
+  const auto start = std::chrono::steady_clock::now();
+  ISO_TRY(const levers::Levers levers, resolve_levers(context));
+  ISO_TRY(const std::string path, model_path(o.model, context.environment));
+  ISO_TRY(const auto checkpoint, weights::open_checkpoint(path, levers.loading()));
+  ISO_TRY(const auto tokenizer, text::Tokenizer::create(checkpoint->vocab()));
+  std::vector<int32_t> ids;
+  if (!o.ids_file.empty()) {
+    ISO_TRY(ids, read_ids(o.ids_file));
+  } else {
+    ISO_TRY(const std::string text, read_file(o.text_file));
+    ids = tokenizer->encode(text, true, false);  // text that spells a control token stays text, as in llama-perplexity
+  }
+  if (!o.write_ids.empty()) ISO_CHECK_OK(write_ids(o.write_ids, ids));
+  if (ids.size() < size_t(o.window))
+    return fail(Code::invalid_argument, fmt::format("the text has {} tokens, one window takes {}", ids.size(), o.window), o.ids_file + o.text_file,
+                "give a longer text or a smaller --window");
+
+  const Precision precision = o.precision == "exact" ? Precision::exact : Precision::fast;
+  ISO_TRY(const models::ModelConfig config, models::parse_config(*checkpoint, {}, o.window));
+  ISO_TRY(const auto ops, ops::make_cpu_ops({.threads = o.threads, .isa = o.isa, .precision = precision}));
+  ISO_TRY(const auto model, models::load_model(*checkpoint, *ops, levers.loading(), config));
+  const bool bos = tokenizer->adds_bos() && tokenizer->bos_id() >= 0;
+  ISO_TRY(const Score score, Perplexity(o, *model, *ops, bos ? tokenizer->bos_id() : -1).run(ids));
+  print(o, score, bos, ops->describe(), std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
+  return {};
+}
+
+}  // namespace
+
+void add_perplexity(CLI::App& app, Context& context) {
+  auto o = std::make_shared<Options>();
+  CLI::App* sub = app.add_subcommand("perplexity", "perplexity of a text in windows, comparable with llama-perplexity");
+  sub->add_option("model", o->model, "GGUF file, Hugging Face folder or built-in name")->required();
+  sub->add_option("--text-file,-f", o->text_file, "the text, UTF-8");
+  sub->add_option("--ids-file", o->ids_file, "token ids instead: integers, or a JSON array");
+  sub->add_option("--write-ids", o->write_ids, "also write the token ids of the text, one a line");
+  sub->add_option("--window", o->window, "tokens of a window; its second half is scored")->check(CLI::Range(4, 1 << 20));
+  sub->add_option("--max-windows", o->max_windows, "0 = all")->check(CLI::Range(0, 1 << 20));
+  sub->add_option("--precision", o->precision, "exact: float32 throughout")->check(CLI::IsMember({"exact", "fast"}));
+  sub->add_option("--kv", o->kv, "KV cache type")->check(CLI::IsMember(kKvTypes));
+  sub->add_option("--threads,-t", o->threads, "0 = one a physical core")->check(CLI::Range(0, 4096));
+  sub->add_option("--isa", o->isa, "force an instruction set");
+  sub->add_option("--chunk", o->chunk, "tokens a step; does not change the result")->check(CLI::Range(1, 1 << 20));
+  sub->add_flag("--json", o->json, "one JSON object");
+  sub->callback([o, &context] {
+    context.run = [o, &context] {
+      const auto done = run(*o, context);
+      return done ? 0 : report(done.error());
+    };
+  });
+}
+
+}  // namespace isotope::app
