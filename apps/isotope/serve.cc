@@ -99,6 +99,7 @@ void add_server_flags(CLI::App& sub, Flags& f) {
       ->allow_extra_args(false);
   sub.add_option(spellings("timeout-keep-alive"), http.keep_alive_s, "seconds before an idle connection is closed")->check(CLI::Range(0.1, 1e6))->capture_default_str();
   sub.add_option(spellings("max-body-mb"), f.body_mb, "largest request body in MiB")->check(CLI::Range(0.001, 4096.0))->capture_default_str();
+  sub.add_option(spellings("max-logprobs"), f.serve.api.limits.max_logprobs, "most log-probabilities for one token")->check(CLI::Range(0, 1000))->capture_default_str();
   sub.add_option(spellings("http-threads"), http.worker_threads, "threads that parse, render templates and tokenize")->check(CLI::Range(1, 256))->capture_default_str();
   sub.add_option(spellings("shutdown-timeout"), f.serve.drain_s, "seconds that running answers get after SIGTERM")->check(CLI::Range(0.0, 86400.0))->capture_default_str();
   sub.add_option(spellings("health-stall-seconds"), f.serve.api.stall_seconds, "/health says 503 when work waits and no step ended for that long; 0 = never")

@@ -29,7 +29,7 @@ struct CallLimits {
   int max_choices = 128;            ///< n and best_of
   int max_children = 4096;          ///< prompts × best_of
   int max_logprobs = 20;
-  size_t max_stops = 256;
+  size_t max_stops = 64, max_stop_bytes = 1024;   ///< every token is held against each of them
 };
 
 Api<Call> parse_completion(const Json& body, Frontend&, const CallLimits& = {});

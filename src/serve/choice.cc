@@ -17,7 +17,11 @@ bool may_grow(const text::Tokenizer& tok, int32_t token, std::string_view piece)
 
 Choice::Choice(const text::Tokenizer& tok, const OutputOptions& options, const Prompt& prompt)
     : tok_(tok), options_(options), prompt_(prompt), detok_(tok, options.skip_special), stop_(options.stop, options.include_stop) {
-  if (!options.chat && !options.echo) detok_.prime(prompt.ids);
+  if (!options.chat && !options.echo) {
+    // Only whether a text went before and how its last character ended matters, so the end of a long prompt will do.
+    const std::span<const int32_t> ids = prompt.ids;
+    detok_.prime(ids.last(std::min<size_t>(ids.size(), 64)));
+  }
   produced_ = options.prefix.size();  // belongs to no token
   release(options.prefix);
   if (options.echo && options.logprobs < 0) {

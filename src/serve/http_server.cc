@@ -28,9 +28,10 @@ struct HttpServer::Impl {
 
   HttpOptions options;
   Handler& handler;
+  std::atomic<int64_t> body_bytes{0};   // before the context: sessions end with it
   asio::io_context io;
   asio::executor_work_guard<asio::io_context::executor_type> guard{io.get_executor()};
-  asio::thread_pool workers;
+  asio::thread_pool workers, heavy{1};
   Strand accepting{io.get_executor()};   // closing the acceptor must not race with accepting
   tcp::acceptor acceptor{accepting};
   asio::steady_timer pause{accepting};
@@ -49,7 +50,9 @@ HttpServer::Impl::~Impl() {
   io.stop();
   for (std::thread& t : threads) t.join();
   workers.stop();
+  heavy.stop();
   workers.join();
+  heavy.join();
 }
 
 Result<void> HttpServer::Impl::bind() {
@@ -97,7 +100,7 @@ void HttpServer::Impl::add(Socket socket) {
   error_code ignored;
   socket.set_option(tcp::no_delay(true), ignored);
   if (options.send_buffer > 0) socket.set_option(asio::socket_base::send_buffer_size(options.send_buffer), ignored);
-  const SessionContext context{options, handler, workers, [this] {
+  const SessionContext context{options, handler, workers, heavy, body_bytes, [this] {
                                  const std::lock_guard lock(mutex);
                                  if (--open == 0) none_left.notify_all();
                                }};

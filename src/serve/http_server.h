@@ -15,7 +15,9 @@ struct HttpOptions {
   std::string host = "127.0.0.1";
   int port = 8000;                        ///< 0: any free one
   int io_threads = 1, worker_threads = 2; ///< network; parsing, templates and tokenizing
+  size_t heavy_body = 256u << 10;         ///< bodies from here on wait for each other, not for short ones
   size_t body_limit = 32u << 20;          ///< larger bodies get 413
+  size_t all_bodies_limit = 512u << 20;   ///< of all bodies that are being received; past it new ones get 503
   size_t header_limit = 64u << 10;        ///< larger headers get 431
   double keep_alive_s = 75;               ///< an idle connection is closed
   double read_timeout_s = 60;             ///< a request that makes no progress is given up

@@ -136,6 +136,7 @@ asio::awaitable<void> HttpSession::run() {
     co_await answer(std::move(call));
     if (!keep_alive_ || gone_ || draining_) break;
   }
+  count_body(0);
   // A client that is still sending must get the answer before the reset that closing would cause.
   error_code ignored;
   socket_.shutdown(tcp::socket::shutdown_send, ignored);
@@ -191,6 +192,12 @@ asio::awaitable<bool> HttpSession::read_request(Parser& parser) {
   co_return whole;
 }
 
+bool HttpSession::count_body(size_t bytes) {
+  const int64_t change = int64_t(bytes) - counted_;
+  counted_ = int64_t(bytes);
+  return context_.body_bytes.fetch_add(change) + change <= int64_t(context_.options.all_bodies_limit) || change <= 0;
+}
+
 asio::awaitable<bool> HttpSession::read_body(Parser& parser) {
   if (beast::iequals(parser.get()[http::field::expect], "100-continue")) {
     const bool written = co_await write_all("HTTP/1.1 100 Continue\r\n\r\n");
@@ -215,6 +222,10 @@ asio::awaitable<bool> HttpSession::read_body(Parser& parser) {
       co_return false;
     }
     if (ec) co_return false;
+    if (!count_body(parser.get().body().size())) {
+      co_await refuse(503, "too many large requests are arriving at once", "send the request again later");
+      co_return false;
+    }
   }
   co_return true;
 }
@@ -235,7 +246,8 @@ bool HttpSession::to_call(Parser& parser, HttpCall& call) {
 asio::awaitable<Reply> HttpSession::dispatch(HttpCall& call) {
   if (call.method == "OPTIONS") co_return HttpResponse{.status = 200, .headers = preflight_headers(call)};
   if (context_.handler.quick(call)) co_return context_.handler.handle(std::move(call));
-  Reply reply = co_await asio::co_spawn(context_.workers, on_worker(&context_.handler, &call), asio::use_awaitable);
+  asio::thread_pool& pool = call.body.size() > context_.options.heavy_body ? context_.heavy : context_.workers;
+  Reply reply = co_await asio::co_spawn(pool, on_worker(&context_.handler, &call), asio::use_awaitable);
   co_return reply;
 }
 
@@ -245,6 +257,7 @@ asio::awaitable<void> HttpSession::answer(HttpCall call) {
   status_ = 0;
   watch();
   Reply reply = co_await dispatch(call);
+  count_body(0);  // the handler is done with it
   bool ok = true;
   if (auto* pending = std::get_if<std::unique_ptr<Pending>>(&reply)) {
     ok = co_await serve_pending(**pending);

@@ -11,6 +11,7 @@
 #include <boost/beast/http/message.hpp>
 #include <boost/beast/http/parser.hpp>
 #include <boost/beast/http/string_body.hpp>
+#include <atomic>
 #include <chrono>
 #include <functional>
 #include <memory>
@@ -34,12 +35,15 @@ struct SessionContext {
   const HttpOptions& options;
   Handler& handler;
   asio::thread_pool& workers;
+  asio::thread_pool& heavy;        ///< one thread for long bodies, so that they never hold up short ones
+  std::atomic<int64_t>& body_bytes;   ///< of all sessions, held while a body arrives
   std::function<void()> closed;   ///< after a session's end, on its strand
 };
 
 class HttpSession : public std::enable_shared_from_this<HttpSession> {
  public:
   HttpSession(Socket socket, SessionContext context);
+  ~HttpSession() { count_body(0); }
   void start();
   /// Thread-safe. Finishes the request under way, then closes; an idle connection closes at once.
   void drain();
@@ -54,6 +58,8 @@ class HttpSession : public std::enable_shared_from_this<HttpSession> {
   asio::awaitable<bool> read_request(Parser&);
   asio::awaitable<bool> await_first_byte();
   asio::awaitable<bool> read_body(Parser&);
+  /// Counts what the parser holds. False when all sessions together hold too much.
+  bool count_body(size_t bytes);
   asio::awaitable<void> answer(HttpCall call);
   asio::awaitable<Reply> dispatch(HttpCall& call);
   asio::awaitable<bool> serve_pending(Pending&);
@@ -79,6 +85,7 @@ class HttpSession : public std::enable_shared_from_this<HttpSession> {
   beast::flat_buffer buffer_;
   asio::steady_timer deadline_, waker_;
   uint64_t deadline_generation_ = 0;
+  int64_t counted_ = 0;            ///< this session's part of body_bytes
   asio::cancellation_signal watch_cancel_;
   bool watching_ = false, unwatch_ = false, gone_ = false, woken_ = false;
   bool draining_ = false, idle_ = true, timed_out_ = false;

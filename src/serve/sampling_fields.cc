@@ -198,7 +198,9 @@ Result<void> parse_output(const Fields& f, const CallLimits& limits, Call& call)
   ISO_TRY(out.stop, f.strings("stop", limits.max_stops, true));
   for (const std::string& s : out.stop) {
     if (s.empty()) return bad_field("stop", "a stop string must not be empty", "leave it out");
-    if (s.size() > 4096) return bad_field("stop", fmt::format("a stop string has {} bytes, at most 4096 are allowed", s.size()));
+    if (s.size() > limits.max_stop_bytes) {
+      return bad_field("stop", fmt::format("a stop string has {} bytes, at most {} are allowed", s.size(), limits.max_stop_bytes));
+    }
   }
   ISO_TRY(const auto include_stop, f.boolean("include_stop_str_in_output"));
   out.include_stop = include_stop.value_or(false);

@@ -2,6 +2,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <chrono>
+#include <thread>
+
 #include "case_file.h"
 #include "joined.h"
 #include "test_server.h"
@@ -68,6 +71,20 @@ TEST_F(Model, SmallTemperaturesBecomeGreedy) {
   };
   const std::string greedy = text(0);
   for (const double t : {1.0, 1e-2, 1e-4, 1e-5, 1e-8, 1e-30, 1e-42, 1e-320}) EXPECT_EQ(text(t), greedy) << t;
+}
+
+// GIVE row G07: rows of one batch never affect each other.
+TEST_F(Model, GreedyAndSampledRowsTogether) {
+  const Json greedy = {{"prompt", "The capital of France is"}, {"max_tokens", 40}, {"temperature", 0}};
+  const Json sampled = {{"prompt", "Once upon a time"}, {"max_tokens", 40}, {"temperature", 1}, {"top_k", 64}, {"seed", 5}};
+  const std::string a = ask(server_->port(), greedy, false, false)[0].text, b = ask(server_->port(), sampled, false, false)[0].text;
+  std::string a2, b2;
+  std::thread one([&] { a2 = ask(server_->port(), greedy, false, true)[0].text; });
+  std::thread two([&] { b2 = ask(server_->port(), sampled, false, true)[0].text; });
+  one.join();
+  two.join();
+  EXPECT_EQ(a, a2);
+  EXPECT_EQ(b, b2);
 }
 
 TEST_F(Model, LongPromptsGetTheSameTypedError) {

@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <chrono>
 #include <thread>
 
@@ -92,6 +93,42 @@ TEST(Network, RefusesLargeBodies) {
   HttpClient chunked(s.port());
   chunked.send("POST /v1/completions HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n7d0\r\n" + std::string(2000, 'x') + "\r\n0\r\n\r\n");
   EXPECT_EQ(chunked.read().status, 413);
+}
+
+TEST(Network, LongBodiesDoNotHoldUpShortOnes) {
+  TestServer s({.http = {.worker_threads = 1}});
+  std::vector<std::thread> clients;
+  std::atomic<int> open{0};
+  for (int i = 0; i < 4; ++i) {
+    clients.emplace_back([&] {
+      ++open;
+      const HttpReply r = HttpClient::fetch(s.port(), "POST", "/v1/completions", R"({"prompt": ")" + std::string(3 << 20, 'x') + "\"}");
+      EXPECT_EQ(r.status, 400);
+      --open;
+    });
+  }
+  EXPECT_TRUE(eventually([&] { return open == 4; }));
+  int answered = 0;
+  while (open == 4) answered += HttpClient::fetch(s.port(), "POST", "/tokenize", R"({"prompt": "x"})").status == 200 ? 1 : 0;
+  EXPECT_GT(answered, 1);
+  for (std::thread& t : clients) t.join();
+}
+
+TEST(Network, RefusesTooManyLargeBodiesAtOnce) {
+  TestServer s({.http = {.all_bodies_limit = 100000}});
+  const std::string head = "POST /v1/completions HTTP/1.1\r\nContent-Length: 90000\r\n\r\n", part(80000, ' ');
+  HttpClient first(s.port());
+  first.send(head + part);
+  EXPECT_TRUE(eventually([&] {  // once the server has read the first one's part
+    HttpClient second(s.port());
+    second.send(head + part + std::string(10000, ' '));
+    return second.read().status == 503;
+  }));
+  first.send(std::string(10000, ' '));
+  EXPECT_EQ(first.read().status, 400);
+  HttpClient third(s.port());
+  third.send(head + part + std::string(10000, ' '));
+  EXPECT_EQ(third.read().status, 400);
 }
 
 TEST(Network, RefusesLargeHeaders) {

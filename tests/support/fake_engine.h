@@ -2,6 +2,7 @@
 // and position; a prompt that contains «say:…» is answered with the text between the colon and the closing quote.
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <list>
@@ -61,7 +62,8 @@ class FakeEngine final : public Engine {
   std::list<Running> running_;
   std::map<uint64_t, RequestStats> stats_;
   Request last_;
-  int64_t steps_ = 0, ended_early_ = 0;
+  int64_t steps_ = 0;
+  std::atomic<int64_t> ended_early_{0};
   std::chrono::steady_clock::time_point last_step_ = std::chrono::steady_clock::now();
   bool stop_ = false, stalled_ = false, closed_ = false;
   std::thread thread_;

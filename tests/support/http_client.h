@@ -25,9 +25,9 @@ class HttpClient {
   bool connected() const { return fd_ >= 0; }
   bool send(const std::string& bytes);
   /// The next answer on this connection. Waits `seconds` for each piece.
-  HttpReply read(bool head_only = false, double seconds = 20);
+  HttpReply read(bool head_only = false, double seconds = 120);
   /// Some bytes, or "" at the end or when nothing came in time.
-  std::string read_some(double seconds = 20);
+  std::string read_some(double seconds = 120);
   void close();
   void set_receive_buffer(int bytes);
 
