@@ -371,6 +371,7 @@ asio::awaitable<bool> HttpSession::write_all(std::string_view data) {
 
 asio::awaitable<void> HttpSession::refuse(int status, std::string what, std::string remedy) {
   keep_alive_ = false;
+  count_body(0);
   const HttpResponse response = context_.handler.refusal(status, what, remedy);
   co_await write_response(response);
   context_.handler.answered("other", "other", status, 0);

@@ -41,7 +41,8 @@ with tempfile.TemporaryDirectory() as folder:
     path = os.path.join(folder, "docs.jsonl")
     with open(path, "w") as f:
         f.writelines(json.dumps(d) + "\n" for d in DOCS)
-    args = {"model": MODEL, "base_url": URL + "/v1/completions", "tokenizer_backend": "remote", "num_concurrent": 2, "max_length": 2048, "eos_string": "<|im_end|>"}
+    args = {"model": MODEL, "base_url": URL + "/v1/completions", "tokenizer_backend": "remote", "auth_token": "key-of-the-test",
+            "num_concurrent": 2, "max_length": 2048, "eos_string": "<|im_end|>"}
     results = lm_eval.simple_evaluate(model="local-completions", model_args=args, tasks=tasks(path), log_samples=True, bootstrap_iters=0)
 
 accuracy = results["results"]["tiny_choice"]["acc,none"]
