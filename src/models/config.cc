@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "models/config_fields.h"
+#include "weights/json.h"
 
 namespace isotope::models {
 namespace {
@@ -89,10 +90,13 @@ Result<void> parse_presence(const ConfigSource& s, ModelConfig& c) {
     return {};
   }
   ISO_TRY(const bool attention, f.boolean_or("attention_bias", false));
-  ISO_TRY(const bool out, f.boolean_or("attention_out_bias", attention));
   ISO_TRY(const bool mlp, f.boolean_or("mlp_bias", false));
   const auto yes_no = [](bool b) { return b ? Presence::yes : Presence::no; };
-  c.qkv_bias = yes_no(attention), c.out_bias = yes_no(out), c.mlp_bias = yes_no(mlp);
+  if (s.arch->qkv_bias == Presence::yes) {  // built into the class, whatever the file says
+    c.qkv_bias = Presence::yes;
+    return {};
+  }
+  c.qkv_bias = c.out_bias = yes_no(attention), c.mlp_bias = yes_no(mlp);
   return {};
 }
 
@@ -100,9 +104,9 @@ Result<void> parse_presence(const ConfigSource& s, ModelConfig& c) {
 constexpr std::string_view kTurnEnds[] = {"<|im_end|>", "<end_of_turn>", "<|eot_id|>", "<|eom_id|>", "<|end|>", "<|endoftext|>", "<|end_of_text|>", "</s>", "<eos>"};
 
 void add_generation_config(const std::string& text, std::vector<int32_t>& out) {
-  const auto j = nlohmann::json::parse(text, nullptr, false);
-  if (!j.is_object() || !j.contains("eos_token_id")) return;
-  const auto& e = j["eos_token_id"];
+  const auto j = weights::parse_json(text, "generation_config.json");
+  if (!j || !j->is_object() || !j->contains("eos_token_id")) return;  // the engine reports what is wrong with that file
+  const auto& e = (*j)["eos_token_id"];
   const auto add = [&](const nlohmann::json& v) { if (v.is_number_integer()) out.push_back(int32_t(v.get<int64_t>())); };
   if (e.is_array()) for (const auto& v : e) add(v);
   else add(e);

@@ -16,7 +16,7 @@ using nlohmann::json;
 using weights::Checkpoint;
 using weights::Metadata;
 
-enum class Kind : uint8_t { integer, number, boolean, text };
+enum class Kind : uint8_t { integer, number, text };
 struct KeyRow {
   std::string_view gguf;  ///< after "<architecture>."
   const char* hf;         ///< JSON pointer
@@ -42,6 +42,7 @@ constexpr KeyRow kKeys[] = {
     {"rope.freq_base", "/rope_theta", Kind::number},
     {"rope.freq_base_swa", "/rope_local_base_freq", Kind::number},
     {"rope.scaling.type", "/rope_scaling/rope_type", Kind::text},
+    {"rope.scale_linear", "/rope_scaling/factor", Kind::number},  // until 2023
     {"rope.scaling.factor", "/rope_scaling/factor", Kind::number},
     {"rope.scaling.original_context_length", "/rope_scaling/original_max_position_embeddings", Kind::integer},
     {"rope.scaling.yarn_beta_fast", "/rope_scaling/beta_fast", Kind::number},
@@ -54,7 +55,6 @@ Result<json> value(const Metadata& m, const std::string& key, Kind kind) {
   switch (kind) {
     case Kind::integer: { ISO_TRY(const int64_t v, m.integer(key)); return json(v); }
     case Kind::number: { ISO_TRY(const double v, m.number(key)); return json(v); }
-    case Kind::boolean: { ISO_TRY(const bool v, m.boolean(key)); return json(v); }
     case Kind::text: { ISO_TRY(const std::string_view v, m.string(key)); return json(v); }
   }
   return json();
@@ -100,7 +100,7 @@ Result<void> read_rope(const Checkpoint& c, const std::string& prefix, json& out
   }
   const bool yarn = scaling.is_object() && scaling.value("rope_type", "") == "yarn";
   // Files that went through a saver carry yarn_attn_factor = 1 as a neutral multiplier; config.json's attention_factor replaces the formula instead.
-  if (scaling.is_object() && scaling.contains("attention_factor") && scaling["attention_factor"] == 1.0) scaling.erase("attention_factor");
+  if (scaling.is_object() && scaling.contains("attention_factor") && (!yarn || scaling["attention_factor"] == 1.0)) scaling.erase("attention_factor");
   ISO_TRY(const double attn_factor, m.number_or(prefix + "rope.scaling.attn_factor", 0));
   if (attn_factor != 0 && !yarn) scaling["attention_factor"] = attn_factor;
   if (attn_factor != 0 && attn_factor != 1 && yarn)
@@ -151,6 +151,8 @@ Result<ConfigSource> gguf_source(const Checkpoint& c, const std::map<std::string
     ISO_TRY(const double v, m.number_or(prefix + refused, 0));
     if (v != 0) return unknown(m, fmt::format("{}{} is {}", prefix, refused, v), fmt::format("only models of '{}' without it are supported", name));
   }
+  ISO_TRY(const bool causal, m.boolean_or(prefix + "attention.causal", true));
+  if (!causal) return unknown(m, prefix + "attention.causal is false", "only causal attention is supported");
   ISO_TRY(const bool rope, m.boolean_or(prefix + "rope.scaling.finetuned", true));
   if (arch->name == "granite" && !rope) out["no_rope_layer_interval"] = 1;
   if (const weights::TensorEntry* e = c.find("token_embd.weight")) out["vocab_size"] = e->shape[0];

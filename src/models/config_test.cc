@@ -100,6 +100,13 @@ TEST(Config, ClassDefaultsFillWhatFilesLeaveOut) {
   EXPECT_THAT(gemma->eos_ids, ElementsAre(1, 106));
 }
 
+TEST(Config, BiasesThatBelongToTheClassIgnoreTheFile) {
+  const auto c = parse_json(json_of("Qwen2ForCausalLM", R"("num_key_value_heads": 4, "attention_bias": false)"));
+  ASSERT_TRUE(c) << c.error().message();
+  EXPECT_EQ(c->qkv_bias, Presence::yes);
+  EXPECT_EQ(c->out_bias, Presence::no);
+}
+
 TEST(Config, WindowsAndRotationByLayer) {
   struct {
     const char* cls;
@@ -193,6 +200,9 @@ TEST(Config, GgufFactsWithoutAKey) {
   const auto big = parse_gguf(gguf("gemma2").u32("gemma2.attention.key_length", 64), {{"num_hidden_layers", "46"}});
   ASSERT_TRUE(big) << big.error().message();
   EXPECT_FLOAT_EQ(big->attn_scale, 0.25f);
+  const auto old = parse_gguf(gguf("llama").f32("llama.rope.scale_linear", 4));
+  ASSERT_TRUE(old) << old.error().message();
+  EXPECT_FLOAT_EQ(old->ropes[0].inv_freq[0], 0.25f);
   const float divisors[] = {1, 2, 4, 8, 8, 8, 8, 8};
   const auto llama = parse_gguf(gguf("llama").tensor("rope_freqs.weight", {8}, tensor::DType::f32, divisors));
   ASSERT_TRUE(llama) << llama.error().message();
@@ -250,6 +260,7 @@ TEST(Config, NamesWhatIsWrongInGguf) {
   const std::pair<test::GgufWriter, const char*> cases[] = {
       {gguf("mamba"), "'mamba'"},
       {gguf("llama").u32("llama.expert_count", 8), "llama.expert_count is 8"},
+      {gguf("qwen2").boolean("qwen2.attention.causal", false), "qwen2.attention.causal is false"},
       {gguf("llama").string("llama.rope.scaling.type", "magic"), "'magic'"},
       {gguf("llama").tensor("rope_freqs.weight", {5000}, tensor::DType::f32, many), "rope_freqs.weight has 5000"},
       {gguf("llama").tensor("rope_freqs.weight", {2}, tensor::DType::f32, few), "rope_freqs.weight has 2 entries"},
