@@ -1,5 +1,5 @@
-// isotope bench: prompt, generation and batched generation speed. It measures the engine's real path, scheduler, sampler and events included, on random
-// token ids, so that a number here is what a server with that load would reach.
+// isotope bench: prompt, generation and batched generation speed. It measures the engine's real path, scheduler, sampler and
+// events included, on random token ids, so that a number here is what a server with that load would reach.
 #include <fmt/format.h>
 #include <unistd.h>
 
@@ -54,7 +54,7 @@ class Group {
  public:
   struct Times {
     Clock::time_point submitted, all_started, first_ended, ended;  ///< all_started: every sequence has its first token
-    int64_t steps = 0;  ///< tokens of the first one to end, from then on until its end
+    int64_t steps = 0;                                             ///< tokens of the first one to end, from then on until its end
   };
 
   explicit Group(size_t n) : outputs_(n, 0) {}
@@ -125,12 +125,21 @@ class Bench {
 
  private:
   Result<void> run_engine(const std::string& path, int64_t batch, int threads, const levers::Levers& levers) {
-    EngineOptions eo{.model = path, .kv_type = kKvTypes.at(options_.kv), .threads = threads, .max_num_batched_tokens = batch, .isa = options_.isa};
+    EngineOptions eo{.model = path,
+                     .kv_type = kKvTypes.at(options_.kv),
+                     .threads = threads,
+                     .max_num_batched_tokens = batch,
+                     .isa = options_.isa};
     for (const int64_t n : options_.parallel) eo.max_num_seqs = std::max(eo.max_num_seqs, int(n));
     progress("loading " + path);
     ISO_TRY(const auto engine, Engine::open(eo, levers));
-    BenchRow row{.model = engine->info(), .cpu = cpu_, .kv_type = options_.kv,
-                 .threads = threads ? threads : levers.cpu().threads ? levers.cpu().threads : base::machine().default_threads(), .batch = batch};
+    BenchRow row{.model = engine->info(),
+                 .cpu = cpu_,
+                 .kv_type = options_.kv,
+                 .threads = threads                ? threads
+                            : levers.cpu().threads ? levers.cpu().threads
+                                                   : base::machine().default_threads(),
+                 .batch = batch};
     for (const int64_t depth : options_.depth)
       for (const int64_t parallel : options_.parallel) {
         row.depth = depth;
@@ -147,7 +156,8 @@ class Bench {
     row.gen = gen;
     row.time = utc_now();
     for (int i = options_.no_warmup ? 0 : -1; i < options_.repetitions; ++i) {
-      progress(fmt::format("{} npl {}: {}", row.name(), row.parallel, i < 0 ? "warm-up" : fmt::format("{}/{}", i + 1, options_.repetitions)));
+      progress(fmt::format("{} npl {}: {}", row.name(), row.parallel,
+                           i < 0 ? "warm-up" : fmt::format("{}/{}", i + 1, options_.repetitions)));
       ISO_TRY(const int64_t ns, once(engine, row));
       if (i >= 0) row.samples_ns.push_back(ns);
     }
@@ -184,7 +194,9 @@ class Bench {
     ISO_TRY(const auto t, Group(timed.size()).run(engine, std::move(timed)));
     const auto ns = [](Clock::duration d) { return std::chrono::duration_cast<std::chrono::nanoseconds>(d).count(); };
     if (row.prompt) return ns(t.ended - t.submitted);
-    if (t.steps == 0) return fail(Code::unavailable, "the sequences did not run together", "bench", "generate more tokens (-n) or run fewer sequences (-npl)");
+    if (t.steps == 0)
+      return fail(Code::unavailable, "the sequences did not run together", "bench",
+                  "generate more tokens (-n) or run fewer sequences (-npl)");
     return int64_t(double(ns(t.first_ended - t.all_started)) / double(t.steps) * double(row.gen));
   }
 
@@ -212,15 +224,30 @@ Result<void> run(const Options& o, const Context& context) {
 
 void add_bench(CLI::App& app, Context& context) {
   auto o = std::make_shared<Options>();
-  CLI::App* sub = app.add_subcommand("bench", "prompt and generation speed, also of parallel sequences, through the whole engine");
+  CLI::App* sub =
+      app.add_subcommand("bench", "prompt and generation speed, also of parallel sequences, through the whole engine");
   const auto size = CLI::Range(int64_t{0}, int64_t{1} << 30);
-  sub->add_option("-m,--model", o->models, "GGUF file, Hugging Face folder or built-in name; several with commas")->required()->delimiter(',');
-  sub->add_option("-p,--n-prompt", o->prompt, "prompt tokens; 0 makes no row")->delimiter(',')->check(size)->capture_default_str();
+  sub->add_option("-m,--model", o->models, "GGUF file, Hugging Face folder or built-in name; several with commas")
+      ->required()
+      ->delimiter(',');
+  sub->add_option("-p,--n-prompt", o->prompt, "prompt tokens; 0 makes no row")
+      ->delimiter(',')
+      ->check(size)
+      ->capture_default_str();
   sub->add_option("-n,--n-gen", o->gen, "generated tokens; 0 makes no row")->delimiter(',')->check(size)->capture_default_str();
   sub->add_option("-d,--n-depth", o->depth, "tokens in the cache before")->delimiter(',')->check(size)->capture_default_str();
-  sub->add_option("-b,--batch-size", o->batch, "most tokens of a step")->delimiter(',')->check(CLI::Range(int64_t{1}, int64_t{1} << 24))->capture_default_str();
-  sub->add_option("--npl,--n-parallel", o->parallel, "parallel sequences (also: -npl)")->delimiter(',')->check(CLI::Range(int64_t{0}, int64_t{1} << 16))->capture_default_str();
-  sub->add_option("-t,--threads", o->threads, "0 = one a physical core")->delimiter(',')->check(CLI::Range(0, 4096))->capture_default_str();
+  sub->add_option("-b,--batch-size", o->batch, "most tokens of a step")
+      ->delimiter(',')
+      ->check(CLI::Range(int64_t{1}, int64_t{1} << 24))
+      ->capture_default_str();
+  sub->add_option("--npl,--n-parallel", o->parallel, "parallel sequences (also: -npl)")
+      ->delimiter(',')
+      ->check(CLI::Range(int64_t{0}, int64_t{1} << 16))
+      ->capture_default_str();
+  sub->add_option("-t,--threads", o->threads, "0 = one a physical core")
+      ->delimiter(',')
+      ->check(CLI::Range(0, 4096))
+      ->capture_default_str();
   sub->add_option("-r,--repetitions", o->repetitions, "times each test runs")->check(CLI::Range(1, 1000))->capture_default_str();
   sub->add_option("--kv", o->kv, "KV cache type")->check(CLI::IsMember(kKvTypes))->capture_default_str();
   sub->add_option("--isa", o->isa, "force an instruction set");

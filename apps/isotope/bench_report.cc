@@ -11,12 +11,17 @@ namespace isotope::app {
 namespace {
 
 std::string size_text(int64_t bytes) {
-  return double(bytes) >= 0x1p30 ? fmt::format("{:.2f} GiB", double(bytes) / 0x1p30) : fmt::format("{:.2f} MiB", double(bytes) / 0x1p20);
+  return double(bytes) >= 0x1p30 ? fmt::format("{:.2f} GiB", double(bytes) / 0x1p30)
+                                 : fmt::format("{:.2f} MiB", double(bytes) / 0x1p20);
 }
 
-std::string count_text(int64_t n) { return n >= 1'000'000'000 ? fmt::format("{:.2f} B", double(n) / 1e9) : fmt::format("{:.2f} M", double(n) / 1e6); }
+std::string count_text(int64_t n) {
+  return n >= 1'000'000'000 ? fmt::format("{:.2f} B", double(n) / 1e9) : fmt::format("{:.2f} M", double(n) / 1e6);
+}
 
-std::string model_type(const ModelInfo& m) { return fmt::format("{} {} {}", m.architecture, count_text(m.parameters), m.file_type); }
+std::string model_type(const ModelInfo& m) {
+  return fmt::format("{} {} {}", m.architecture, count_text(m.parameters), m.file_type);
+}
 
 }  // namespace
 
@@ -44,15 +49,19 @@ Spread spread(const std::vector<double>& v) {
 }
 
 std::string bench_table(const std::vector<BenchRow>& rows) {
-  std::vector<std::vector<std::string>> cells{{"model", "size", "params", "backend", "threads", "n_batch", "npl", "kv", "test", "t/s"}};
+  std::vector<std::vector<std::string>> cells{
+      {"model", "size", "params", "backend", "threads", "n_batch", "npl", "kv", "test", "t/s"}};
   for (const BenchRow& r : rows) {
     const Spread s = spread(r.samples_ts());
-    cells.push_back({model_type(r.model), size_text(r.model.weight_bytes), count_text(r.model.parameters), "CPU", std::to_string(r.threads),
-                     std::to_string(r.batch), std::to_string(r.parallel), r.kv_type, r.name(), fmt::format("{:.2f} ± {:.2f}", s.mean, s.stddev)});
+    cells.push_back({model_type(r.model), size_text(r.model.weight_bytes), count_text(r.model.parameters), "CPU",
+                     std::to_string(r.threads), std::to_string(r.batch), std::to_string(r.parallel), r.kv_type, r.name(),
+                     fmt::format("{:.2f} ± {:.2f}", s.mean, s.stddev)});
   }
   constexpr size_t kLeft = 4;  // columns of words; numbers stand to the right
   std::vector<size_t> width(cells[0].size(), 0);
-  const auto columns = [](const std::string& s) { return size_t(std::count_if(s.begin(), s.end(), [](char c) { return (c & 0xc0) != 0x80; })); };
+  const auto columns = [](const std::string& s) {
+    return size_t(std::count_if(s.begin(), s.end(), [](char c) { return (c & 0xc0) != 0x80; }));
+  };
   for (const auto& row : cells)
     for (size_t c = 0; c < row.size(); ++c) width[c] = std::max(width[c], columns(row[c]));
   std::string out;
@@ -64,7 +73,8 @@ std::string bench_table(const std::vector<BenchRow>& rows) {
     out += "|\n";
   };
   line(cells[0]);
-  for (size_t c = 0; c < width.size(); ++c) out += c < kLeft ? "| " + std::string(width[c], '-') + " " : "| " + std::string(width[c] - 1, '-') + ": ";
+  for (size_t c = 0; c < width.size(); ++c)
+    out += c < kLeft ? "| " + std::string(width[c], '-') + " " : "| " + std::string(width[c] - 1, '-') + ": ";
   out += "|\n";
   for (size_t i = 1; i < cells.size(); ++i) line(cells[i]);
   return out;

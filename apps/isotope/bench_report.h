@@ -15,12 +15,12 @@ struct BenchRow {
   std::string cpu, kv_type;
   int threads = 0;
   int64_t batch = 0, parallel = 1, prompt = 0, gen = 0, depth = 0;
-  std::string time;                  ///< start, ISO 8601 in UTC
+  std::string time;  ///< start, ISO 8601 in UTC
   std::vector<int64_t> samples_ns;
   /// Tokens that one repetition computed in that time.
   int64_t tokens() const { return (prompt + gen) * parallel; }
   std::vector<double> samples_ts() const;
-  std::string name() const;          ///< "pp512", "tg128 @ d4096"
+  std::string name() const;  ///< "pp512", "tg128 @ d4096"
 };
 
 std::string bench_table(const std::vector<BenchRow>&);

@@ -56,7 +56,9 @@ struct TokenEvent {
   std::span<const int32_t> tokens;                         ///< new tokens of this step; valid during the call
   std::span<const TokenLogprob> logprobs;                  ///< per new token when asked: the chosen one
   std::span<const std::vector<TokenLogprob>> top_logprobs; ///< per new token: most likely first
-  std::span<const std::vector<TokenLogprob>> prompt_logprobs;  ///< once, with the first event: [prompt], [0] empty; [i][0] = the prompt's own token
+  /// Once, with the first event: [prompt]. [0] is empty; [i][0] is the prompt's own token, after it come the k most likely, best first (the own one may be
+  /// among them again).
+  std::span<const std::vector<TokenLogprob>> prompt_logprobs;
   FinishReason finish = FinishReason::none;
   /// The end token that stopped it (not part of `tokens`), or -1. When log-probabilities were asked, `logprobs` and `top_logprobs` then have one
   /// entry more than `tokens`: the end token's. (Evaluations that score one generated token rely on it, also when that token ends the text.)
@@ -65,7 +67,8 @@ struct TokenEvent {
 };
 using TokenSink = std::function<void(const TokenEvent&)>;
 
-/// What shaped a request; complete once it has finished. Times in seconds.
+/// What shaped a request; complete once it has finished. Times in seconds. output_tokens counts a final end token too, as usage numbers do;
+/// cumulative_logprob sums the chosen tokens' log-probabilities, if they were asked for, the end token's included.
 struct RequestStats {
   int64_t prompt_tokens = 0, cached_tokens = 0, output_tokens = 0;
   int chunks = 0, preemptions = 0;

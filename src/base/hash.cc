@@ -10,7 +10,9 @@ namespace isotope::base {
 
 static_assert(std::endian::native == std::endian::little, "block hashes are defined over little-endian integers");
 
-uint64_t xxh64(const void* data, size_t bytes, uint64_t seed) noexcept { return XXH64(data, bytes, seed); }
+uint64_t xxh64(const void* data, size_t bytes, uint64_t seed) noexcept {
+  return XXH64(data, bytes, seed);
+}
 
 std::optional<uint64_t> cache_seed(const CacheIdentity& id) {
   const std::array<std::string_view, 3> fields{id.model, id.salt, id.lora};

@@ -38,7 +38,8 @@ TEST(BlockHash, GrowsBlockByBlockToTheSameChain) {
 TEST(BlockHash, IdentityFieldsNeverRunTogether) {
   std::set<std::optional<uint64_t>> seen{cache_seed({})};
   EXPECT_FALSE(*seen.begin());
-  const CacheIdentity ids[] = {{.salt = "abc"}, {.lora = "abc"}, {.model = "abc"}, {.salt = "ab", .lora = "c"}, {.salt = "a", .lora = "bc"}};
+  const CacheIdentity ids[] = {
+      {.salt = "abc"}, {.lora = "abc"}, {.model = "abc"}, {.salt = "ab", .lora = "c"}, {.salt = "a", .lora = "bc"}};
   for (const auto& id : ids) EXPECT_TRUE(seen.insert(cache_seed(id)).second);
 }
 

@@ -1,5 +1,5 @@
-// Many threads put, one thread takes: a lock-free stack that is taken whole and turned round. The taker sleeps on a condition variable while
-// there is nothing to do; a putter touches the mutex only when the taker says that it is asleep.
+// Many threads put, one thread takes: a lock-free stack that is taken whole and turned round. The taker sleeps on a condition
+// variable while there is nothing to do; a putter touches the mutex only when the taker says that it is asleep.
 #pragma once
 
 #include <atomic>

@@ -21,7 +21,9 @@ void set_log_sink(LogSink s, LogLevel lowest) {
   sink() = std::move(s);
 }
 
-bool log_enabled(LogLevel level) noexcept { return int(level) >= lowest_level.load(std::memory_order_relaxed); }
+bool log_enabled(LogLevel level) noexcept {
+  return int(level) >= lowest_level.load(std::memory_order_relaxed);
+}
 
 void log_line(LogLevel level, std::string_view text) noexcept {
   try {

@@ -60,7 +60,11 @@ const ops::Batch& BatchBuilder::build(std::span<const WorkItem> work) {
   }
   for (size_t g = 0; g < groups_.size(); ++g)
     views_[g] = {.block_table = groups_[g].table.data(), .table_stride = stride_, .slots = groups_[g].slots};
-  batch_ = {.tokens = tokens_, .positions = positions_, .query_start = query_start_, .context_len = context_len_, .logit_rows = logit_index_,
+  batch_ = {.tokens = tokens_,
+            .positions = positions_,
+            .query_start = query_start_,
+            .context_len = context_len_,
+            .logit_rows = logit_index_,
             .groups = views_};
   return batch_;
 }

@@ -18,13 +18,14 @@ void Board::update(uint64_t id, const RequestStats& s) {
   if (const auto it = alive_.find(id); it != alive_.end()) it->second = s;
 }
 
-void Board::close(uint64_t id, const RequestStats& s) {
+void Board::close(uint64_t id, const RequestStats& s) noexcept try {
   const std::lock_guard lock(mutex_);
   alive_.erase(id);
   if (done_.insert_or_assign(id, s).second) order_.push_back(id);
   if (order_.size() <= kRemembered) return;
   done_.erase(order_.front());
   order_.pop_front();
+} catch (...) {  // no memory to remember it
 }
 
 void Board::drop(uint64_t id) {
@@ -59,6 +60,8 @@ EngineStats Board::stats() const {
   return s;
 }
 
-void Board::progress() { progress_ns_.store(now_ns(), std::memory_order_relaxed); }
+void Board::progress() {
+  progress_ns_.store(now_ns(), std::memory_order_relaxed);
+}
 
 }  // namespace isotope::engine

@@ -1,4 +1,5 @@
-// What other threads may see: which requests are alive, how each one is doing, the engine's numbers. Held locks are short and never span a step.
+// What other threads may see: which requests are alive, how each one is doing, the engine's numbers. Held locks are short and
+// never span a step.
 #pragma once
 
 #include <atomic>
@@ -19,10 +20,10 @@ class Board {
   /// Any thread. False if a request of that id is alive.
   bool open(uint64_t id, const RequestStats&);
   void update(uint64_t id, const RequestStats&);
-  void close(uint64_t id, const RequestStats&);  ///< no longer alive; kept among the finished ones
-  void drop(uint64_t id);                        ///< as if never opened
+  void close(uint64_t id, const RequestStats&) noexcept;  ///< no longer alive; kept among the finished ones
+  void drop(uint64_t id);                                 ///< as if never opened
   std::optional<RequestStats> find(uint64_t id) const;
-  int64_t alive() const;                         ///< accepted and not finished
+  int64_t alive() const;  ///< accepted and not finished
 
   void publish(const EngineStats&);
   /// The last published numbers; waiting and last_step_age_s are of this moment.

@@ -18,11 +18,18 @@ bool more_deserving(const Sequence* a, const Sequence* b) {
   return a->request.priority != b->request.priority ? a->request.priority < b->request.priority : a->arrival < b->arrival;
 }
 
-void insert_sorted(std::vector<Sequence*>& list, Sequence& s) { list.insert(std::upper_bound(list.begin(), list.end(), &s, more_deserving), &s); }
+void insert_sorted(std::vector<Sequence*>& list, Sequence& s) {
+  list.insert(std::upper_bound(list.begin(), list.end(), &s, more_deserving), &s);
+}
 
 sched::Limits limits_of(const EngineOptions& o, const kv::Manager& kv, int64_t max_logit_rows) {
-  sched::Limits l{.token_budget = o.max_num_batched_tokens, .max_seqs = o.max_num_seqs, .long_prefill = o.long_prefill_token_threshold,
-                  .max_logit_rows = max_logit_rows, .chunked = o.chunked_prefill, .block_size = o.block_size, .groups = kv.groups()};
+  sched::Limits l{.token_budget = o.max_num_batched_tokens,
+                  .max_seqs = o.max_num_seqs,
+                  .long_prefill = o.long_prefill_token_threshold,
+                  .max_logit_rows = max_logit_rows,
+                  .chunked = o.chunked_prefill,
+                  .block_size = o.block_size,
+                  .groups = kv.groups()};
   for (int g = 0; g < kv.groups(); ++g) l.window[size_t(g)] = kv.window(g);
   return l;
 }
@@ -46,11 +53,14 @@ Core::Core(Parts& p, Board& board, Metrics& metrics, std::atomic<int64_t>& queue
   publish();
 }
 
-void Core::add(std::unique_ptr<Sequence> s) {
+void Core::add(std::unique_ptr<Sequence>& s) {
+  const size_t room = alive_.size() + 1;  // whatever may fail for want of memory fails here, and leaves s with the caller
+  for (auto* v : {&running_, &waiting_, &outbox_})
+    if (v->capacity() < room) v->reserve(2 * room);
+  auto& slot = alive_[s->request.id];
   s->arrival = arrivals_++;
   insert_sorted(waiting_, *s);
-  const uint64_t id = s->request.id;
-  alive_[id] = std::move(s);
+  slot = std::move(s);
 }
 
 void Core::end(uint64_t id, FinishReason reason, std::optional<Error> error) {
@@ -64,7 +74,9 @@ void Core::end_all(FinishReason reason, const Error& error) {
   while (!waiting_.empty()) retire(*waiting_.back(), reason, error);
 }
 
-void Core::forget_prefixes() { kv_.forget_prefixes(); }
+void Core::forget_prefixes() {
+  kv_.forget_prefixes();
+}
 
 // ---- planning -----------------------------------------------------------------------------------------------------------------
 
@@ -81,8 +93,12 @@ void Core::collect_running() {
   running_states_.clear();
   const bool count_held = input_.force_preempt || tight();
   for (Sequence* s : running_) {
-    sched::SeqState state{.ref = int32_t(by_ref_.size()), .computed = s->computed, .known = s->known(), .blocks = s->kv.blocks(),
-                          .all_rows = s->prompt_rows < s->prompt_rows_end(), .fresh = s->fresh};
+    sched::SeqState state{.ref = int32_t(by_ref_.size()),
+                          .computed = s->computed,
+                          .known = s->known(),
+                          .blocks = s->kv.blocks(),
+                          .all_rows = s->prompt_rows < s->prompt_rows_end(),
+                          .fresh = s->fresh};
     if (count_held) state.held = kv_.held(s->kv);
     running_states_.push_back(state);
     by_ref_.push_back(s);
@@ -97,8 +113,12 @@ void Core::collect_waiting() {
     if (budget <= 0 || running_.size() + waiting_states_.size() >= size_t(options_.max_num_seqs)) return;
     const kv::Hit hit = kv_.match(s->kv, s->tokens, s->hit_limit());
     const int64_t computed = hit.blocks * kv_.block_size();
-    waiting_states_.push_back({.ref = int32_t(by_ref_.size()), .computed = computed, .known = s->known(), .blocks = hit.blocks,
-                               .held = hit.evictable, .all_rows = s->prompt_rows < s->prompt_rows_end()});
+    waiting_states_.push_back({.ref = int32_t(by_ref_.size()),
+                               .computed = computed,
+                               .known = s->known(),
+                               .blocks = hit.blocks,
+                               .held = hit.evictable,
+                               .all_rows = s->prompt_rows < s->prompt_rows_end()});
     by_ref_.push_back(s);
     budget -= s->known() - computed;
   }
@@ -160,7 +180,8 @@ void Core::gather_work() {
   }
 }
 
-/// Nothing could be planned although somebody waits. Sizing rules it out; if it happens all the same, one request fails and the rest go on.
+/// Nothing could be planned although somebody waits. Sizing rules it out; if it happens all the same, one request fails and the
+/// rest go on.
 void Core::unstick() {
   if (++empty_steps_ < 3) return;
   empty_steps_ = 0;
@@ -168,8 +189,8 @@ void Core::unstick() {
   if (!s) return;
   base::log(base::LogLevel::error, "request {}: no KV blocks can be found for it", s->request.id);
   retire(*s, FinishReason::error,
-         Error{Code::resource_exhausted, fmt::format("the KV cache cannot hold this sequence of {} tokens", s->known()), "KV cache",
-               "raise --kv-cache-memory-bytes or lower --max-model-len"});
+         Error{Code::resource_exhausted, fmt::format("the KV cache cannot hold this sequence of {} tokens", s->known()),
+               "KV cache", "raise --kv-cache-memory-bytes or lower --max-model-len"});
 }
 
 // ---- one step -----------------------------------------------------------------------------------------------------------------
@@ -218,10 +239,13 @@ void Core::read_rows() {
   parallel_rows_.clear();
   const auto rows = builder_.logit_rows();
   for (size_t i = 0; i < rows.size(); ++i) {
-    if (rows[i].sample && rows[i].seq->request.mask) read_row(i, 0);  // masks are promised the engine's thread
-    else parallel_rows_.push_back(i);
+    if (rows[i].sample && rows[i].seq->request.mask)
+      read_row(i, 0);  // masks are promised the engine's thread
+    else
+      parallel_rows_.push_back(i);
   }
-  runner_.parallel(int64_t(parallel_rows_.size()), [this](int64_t i, int worker) { read_row(parallel_rows_[size_t(i)], worker); });
+  runner_.parallel(int64_t(parallel_rows_.size()),
+                   [this](int64_t i, int worker) { read_row(parallel_rows_[size_t(i)], worker); });
 }
 
 void Core::read_row(size_t index, int worker) {
@@ -233,7 +257,8 @@ void Core::read_row(size_t index, int worker) {
     Worker& w = workers_[size_t(worker)];
     s.outcome.token = w.sampler.choose(s.row(logits));
     s.outcome.has_logprob = s.sampling().logprobs >= 0 && s.outcome.token >= 0;
-    if (s.outcome.has_logprob) s.outcome.logprob = sample::logprobs_of(logits, s.outcome.token, s.sampling().logprobs, s.outcome.top[0], w.scratch);
+    if (s.outcome.has_logprob)
+      s.outcome.logprob = sample::logprobs_of(logits, s.outcome.token, s.sampling().logprobs, s.outcome.top[0], w.scratch);
   } catch (const std::exception& e) {
     s.outcome.error = Error{Code::internal, fmt::format("sampling failed: {}", e.what()), "engine", "report this as a defect"};
   }
@@ -299,14 +324,17 @@ void Core::take_token(Sequence& s) {
   if (sample::wants_counts(s.sampling())) s.counts.add_output(token);
   if (TokenMask* mask = s.request.mask.get()) {
     if (!mask->accept(token))
-      return retire(s, FinishReason::error, Error{Code::internal, fmt::format("the grammar refused token {} that it had allowed", token), "grammar", "report this as a defect"});
+      return retire(s, FinishReason::error,
+                    Error{Code::internal, fmt::format("the grammar refused token {} that it had allowed", token), "grammar",
+                          "report this as a defect"});
     if (mask->finished()) return retire(s, FinishReason::stop);
   }
   if (s.output_tokens() >= s.max_output) return retire(s, FinishReason::length);
   tell(s);
 }
 
-// ---- endings and reports --------------------------------------------------------------------------------------------------------
+// ---- endings and reports
+// --------------------------------------------------------------------------------------------------------
 
 void Core::retire(Sequence& s, FinishReason reason, std::optional<Error> error) {
   std::erase(s.stage == Stage::running ? running_ : waiting_, &s);
@@ -333,7 +361,8 @@ void Core::publish() {
   stats_.blocks_total = pool.total();
   stats_.blocks_free = pool.free();
   stats_.blocks_evictable = pool.evictable();
-  const auto partial = std::count_if(running_.begin(), running_.end(), [](const Sequence* s) { return s->computed < s->prompt_tokens; });
+  const auto partial =
+      std::count_if(running_.begin(), running_.end(), [](const Sequence* s) { return s->computed < s->prompt_tokens; });
   metrics_.step(counts_, stats_, partial);
   counts_ = {};
   stale_ = false;
@@ -360,8 +389,10 @@ void Core::deliver_one(Sequence& s) {
     e.prompt_logprobs = s.prompt_logprobs;
   }
   const bool last = o.finish != FinishReason::none;
-  if (last) board_.close(s.request.id, s.stats);
-  else board_.update(s.request.id, s.stats);
+  if (last)
+    board_.close(s.request.id, s.stats);
+  else
+    board_.update(s.request.id, s.stats);
   bool failed = false;
   try {
     s.request.sink(e);

@@ -24,7 +24,8 @@ class Core {
   /// `queued` counts requests that were accepted and never admitted.
   Core(Parts&, Board&, Metrics&, std::atomic<int64_t>& queued);
 
-  void add(std::unique_ptr<Sequence>);
+  /// Takes the sequence; if that throws, it is still the caller's.
+  void add(std::unique_ptr<Sequence>&);
   /// Ends one request now; unknown ids are ignored.
   void end(uint64_t id, FinishReason, std::optional<Error> = {});
   void end_all(FinishReason, const Error&);
@@ -71,7 +72,7 @@ class Core {
   sched::Input input_;
   sched::StepPlan plan_;
   std::vector<sched::SeqState> running_states_, waiting_states_;
-  std::vector<Sequence*> by_ref_;   ///< what SeqState::ref points into
+  std::vector<Sequence*> by_ref_;  ///< what SeqState::ref points into
   BatchBuilder builder_;
   std::vector<WorkItem> work_;
   tensor::Tensor logits_;
@@ -90,7 +91,7 @@ class Core {
   std::vector<Sequence*> outbox_;
   uint64_t arrivals_ = 0;
   int empty_steps_ = 0;
-  bool stale_ = false;              ///< something ended since the last publish()
+  bool stale_ = false;  ///< something ended since the last publish()
   int64_t now_ns_ = 0;
   StepCounts counts_;
   EngineStats stats_;

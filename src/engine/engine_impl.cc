@@ -53,9 +53,11 @@ EngineImpl::EngineImpl(Parts parts)
   thread_ = std::thread([this] { loop(); });
 }
 
-EngineImpl::~EngineImpl() { shutdown(0); }
+EngineImpl::~EngineImpl() {
+  shutdown(0);
+}
 
-Result<void> EngineImpl::submit(Request r) {
+Result<void> EngineImpl::submit(Request r) try {
   if (closing_) {
     metrics_.rejected("shutting_down");
     return fail(Code::unavailable, "the engine is shutting down", "engine", "send the request to another server");
@@ -65,6 +67,8 @@ Result<void> EngineImpl::submit(Request r) {
     return ok;
   }
   return enqueue(make_sequence(std::move(r), parts_.info, parts_.options));
+} catch (const std::bad_alloc&) {
+  return fail(Code::resource_exhausted, "there is no memory for the request", "engine", "retry in a moment");
 }
 
 Result<void> EngineImpl::enqueue(std::unique_ptr<Sequence> s) {
@@ -81,14 +85,23 @@ Result<void> EngineImpl::enqueue(std::unique_ptr<Sequence> s) {
   }
   if (!board_.open(id, s->stats)) {
     metrics_.rejected("duplicate_id");
-    return fail(Code::invalid_argument, fmt::format("a request with id {} is alive", id), "request field 'id'", "choose another id");
+    return fail(Code::invalid_argument, fmt::format("a request with id {} is alive", id), "request field 'id'",
+                "choose another id");
   }
   queued_.fetch_add(1, std::memory_order_relaxed);
-  inbox_.put(std::move(s));
+  try {
+    inbox_.put(std::move(s));
+  } catch (...) {
+    queued_.fetch_sub(1, std::memory_order_relaxed);
+    board_.drop(id);
+    throw;
+  }
   return {};
 }
 
-void EngineImpl::finish(uint64_t id, FinishReason reason) { inbox_.put(End{id, reason}); }
+void EngineImpl::finish(uint64_t id, FinishReason reason) {
+  inbox_.put(End{id, reason});
+}
 
 Result<void> EngineImpl::reset_prefix_cache() {
   inbox_.put(ForgetPrefixes{});
@@ -112,9 +125,29 @@ void EngineImpl::shutdown(double drain_s) {
 }
 
 void EngineImpl::handle(Message&& m) {
-  if (auto* s = std::get_if<std::unique_ptr<Sequence>>(&m)) core_.add(std::move(*s));
-  else if (auto* e = std::get_if<End>(&m)) core_.end(e->id, e->reason);
-  else core_.forget_prefixes();
+  if (auto* s = std::get_if<std::unique_ptr<Sequence>>(&m))
+    take(*s);
+  else if (auto* e = std::get_if<End>(&m))
+    core_.end(e->id, e->reason);
+  else
+    core_.forget_prefixes();
+}
+
+void EngineImpl::take(std::unique_ptr<Sequence>& s) {
+  try {
+    core_.add(s);
+  } catch (const std::exception& e) {
+    queued_.fetch_sub(1, std::memory_order_relaxed);
+    board_.close(s->request.id, s->stats);
+    try {
+      s->request.sink(
+          {.id = s->request.id,
+           .finish = FinishReason::error,
+           .error = Error{Code::resource_exhausted, "there is no memory for the request", "engine", "retry in a moment"}});
+    } catch (...) {
+      base::log(base::LogLevel::error, "request {}: its sink threw after {}", s->request.id, e.what());
+    }
+  }
 }
 
 void EngineImpl::guarded_step() {
@@ -122,7 +155,8 @@ void EngineImpl::guarded_step() {
     core_.step();
   } catch (const std::exception& e) {
     base::log(base::LogLevel::error, "a step failed: {}", e.what());
-    core_.end_all(FinishReason::error, {Code::internal, fmt::format("a step of the engine failed: {}", e.what()), "engine", "report this as a defect"});
+    core_.end_all(FinishReason::error, {Code::internal, fmt::format("a step of the engine failed: {}", e.what()), "engine",
+                                        "report this as a defect"});
   }
 }
 
@@ -130,7 +164,10 @@ void EngineImpl::on_idle() {
   core_.publish();
   if (now_ns() < next_check_ns_) return;
   next_check_ns_ = now_ns() + kCheckEveryNs;
-  core_.check_integrity();
+  try {
+    core_.check_integrity();
+  } catch (const std::bad_alloc&) {  // not now, then
+  }
 }
 
 void EngineImpl::loop() noexcept {
@@ -146,7 +183,8 @@ void EngineImpl::loop() noexcept {
       continue;
     }
     if (closing && now_ns() >= deadline_ns_) {
-      core_.end_all(FinishReason::abort, {Code::unavailable, "the engine is shutting down", "engine", "send the request to another server"});
+      core_.end_all(FinishReason::abort,
+                    {Code::unavailable, "the engine is shutting down", "engine", "send the request to another server"});
       core_.deliver();
       continue;
     }
@@ -155,6 +193,8 @@ void EngineImpl::loop() noexcept {
   }
 }
 
-std::unique_ptr<Engine> make_engine(Parts parts) { return std::make_unique<EngineImpl>(std::move(parts)); }
+std::unique_ptr<Engine> make_engine(Parts parts) {
+  return std::make_unique<EngineImpl>(std::move(parts));
+}
 
 }  // namespace isotope::engine

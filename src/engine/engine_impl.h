@@ -39,6 +39,7 @@ class EngineImpl final : public Engine {
 
   Result<void> enqueue(std::unique_ptr<Sequence>);
   void handle(Message&&);
+  void take(std::unique_ptr<Sequence>&);
   void loop() noexcept;
   void guarded_step();
   void on_idle();
@@ -49,8 +50,8 @@ class EngineImpl final : public Engine {
   std::atomic<int64_t> queued_{0};
   Core core_;
   base::Inbox<Message> inbox_;
-  std::mutex door_;             ///< closing and putting a request exclude each other, so that no accepted request is left behind
-  bool closed_ = false;         ///< guarded by door_
+  std::mutex door_;      ///< closing and putting a request exclude each other, so that no accepted request is left behind
+  bool closed_ = false;  ///< guarded by door_
   std::atomic<bool> closing_{false};
   std::atomic<int64_t> deadline_ns_{INT64_MAX};
   int64_t next_check_ns_ = 0;

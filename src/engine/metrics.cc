@@ -16,7 +16,8 @@ using telemetry::Row;
 constexpr std::string_view kReasons[] = {"stop", "length", "abort", "error", "repetition"};
 constexpr std::string_view kSources[] = {"local_compute", "local_cache_hit", "external_kv_transfer"};
 constexpr std::string_view kRejections[] = {"queue_full", "invalid", "shutting_down", "duplicate_id"};
-constexpr double kTtft[] = {.001, .005, .01, .02, .04, .06, .08, .1, .25, .5, .75, 1, 2.5, 5, 7.5, 10, 20, 40, 80, 160, 640, 2560};
+constexpr double kTtft[] = {.001, .005, .01, .02, .04, .06, .08, .1, .25, .5,  .75,
+                            1,    2.5,  5,   7.5, 10,  20,  40,  80, 160, 640, 2560};
 constexpr double kPerToken[] = {.01, .025, .05, .075, .1, .15, .2, .3, .4, .5, .75, 1, 2.5, 5, 7.5, 10, 20, 40, 80};
 constexpr double kLatency[] = {.3, .5, .8, 1, 1.5, 2, 2.5, 5, 10, 15, 20, 30, 40, 50, 60, 120, 240, 480, 960, 1920, 7680};
 constexpr double kTokens[] = {1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10000, 20000, 50000, 100000};
@@ -24,15 +25,20 @@ constexpr double kStepTokens[] = {1, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4
 constexpr double kSmall[] = {1, 2, 5, 10, 20};
 
 // One row for each metric; the enumerators name the rows in order.
+// clang-format off
 enum RowId : size_t {
   kRunning, kWaiting, kUsage, kPrefixQueries, kPrefixHits, kPreemptions, kPromptTokens, kPromptBySource, kPromptCached, kGenerationTokens,
   kSuccess, kRejected, kTtftSeconds, kItl, kTpot, kE2e, kQueue, kInference, kPrefill, kDecode, kRequestPrompt, kRequestGeneration, kIteration,
   kParamsN, kParamsMax, kMaxGeneration, kRequestPreemptions, kPrefillComputed,
-  kAtomSnapshot, kAtomRefresh, kAtomRefreshErrors, kAtomRunning, kAtomWaiting, kAtomPartial, kAtomUsed, kAtomFree, kAtomTotal, kAtomIndexed, kAtomUsage, kAtomHitRatio,
-  kAtomFinished, kAtomPrompt, kAtomGeneration, kAtomPreemptions, kAtomCacheRequests, kAtomCached, kAtomFull, kIntegrity, kRowCount
+  kAtomSnapshot, kAtomRefresh, kAtomRefreshErrors, kAtomRunning, kAtomWaiting, kAtomPartial, kAtomUsed, kAtomFree, kAtomTotal, kAtomIndexed,
+  kAtomUsage, kAtomHitRatio, kAtomFinished, kAtomPrompt, kAtomGeneration, kAtomPreemptions, kAtomCacheRequests, kAtomCached, kAtomFull,
+  kIntegrity, kRowCount
 };
+// clang-format on
 
-constexpr Row plain(std::string_view name, Kind kind, std::string_view help) { return {name, kind, help, {}, {}, {}, false}; }
+constexpr Row plain(std::string_view name, Kind kind, std::string_view help) {
+  return {name, kind, help, {}, {}, {}, false};
+}
 constexpr Row hist(std::string_view name, std::string_view help, std::span<const double> buckets) {
   return {name, Kind::histogram, help, {}, {}, buckets};
 }
@@ -45,7 +51,8 @@ constexpr std::array<Row, kRowCount> kRows = {{
     {"vllm:prefix_cache_hits", Kind::counter, "Tokens found in the prefix cache."},
     {"vllm:num_preemptions", Kind::counter, "Preemptions."},
     {"vllm:prompt_tokens", Kind::counter, "Prompt tokens of requests whose prompt is complete."},
-    {"vllm:prompt_tokens_by_source", Kind::counter, "Prompt tokens by where their KV came from; adds up to prompt_tokens.", "source", kSources},
+    {"vllm:prompt_tokens_by_source", Kind::counter, "Prompt tokens by where their KV came from; adds up to prompt_tokens.",
+     "source", kSources},
     {"vllm:prompt_tokens_cached", Kind::counter, "Prompt tokens whose KV came from a cache."},
     {"vllm:generation_tokens", Kind::counter, "Generated tokens."},
     {"vllm:request_success", Kind::counter, "Finished requests.", "finished_reason", kReasons},
@@ -90,10 +97,14 @@ constexpr std::array<Row, kRowCount> kRows = {{
 
 size_t reason_index(FinishReason r) {
   switch (r) {
-    case FinishReason::stop: return 0;
-    case FinishReason::length: return 1;
-    case FinishReason::error: return 3;
-    default: return 2;
+    case FinishReason::stop:
+      return 0;
+    case FinishReason::length:
+      return 1;
+    case FinishReason::error:
+      return 3;
+    default:
+      return 2;
   }
 }
 
@@ -130,8 +141,10 @@ void Metrics::prompt_done(const Sequence& s) {
 void Metrics::token(const Sequence& s, int64_t now, int64_t previous) {
   registry_.add(kGenerationTokens);
   registry_.add(kAtomGeneration);
-  if (previous) registry_.observe(kItl, seconds_between(previous, now));
-  else registry_.observe(kTtftSeconds, seconds_between(s.submitted_ns, now));
+  if (previous)
+    registry_.observe(kItl, seconds_between(previous, now));
+  else
+    registry_.observe(kTtftSeconds, seconds_between(s.submitted_ns, now));
 }
 
 void Metrics::finished(const Sequence& s, FinishReason reason, int64_t now) {
@@ -167,17 +180,32 @@ void Metrics::step(const StepCounts& c, const EngineStats& s, int64_t partial_pr
   const double total = double(s.blocks_total), available = double(s.blocks_free + s.blocks_evictable);
   const double usage = total > 0 ? (total - available) / total : 0;
   const std::pair<RowId, double> gauges[] = {
-      {kRunning, double(s.running)}, {kWaiting, double(s.waiting)}, {kUsage, usage}, {kAtomRunning, double(s.running)},
-      {kAtomWaiting, double(s.waiting)}, {kAtomPartial, double(partial_prefills)}, {kAtomUsed, total - available}, {kAtomFree, available},
-      {kAtomTotal, total}, {kAtomIndexed, double(s.blocks_evictable)}, {kAtomUsage, usage}, {kAtomSnapshot, 1},
+      {kRunning, double(s.running)},
+      {kWaiting, double(s.waiting)},
+      {kUsage, usage},
+      {kAtomRunning, double(s.running)},
+      {kAtomWaiting, double(s.waiting)},
+      {kAtomPartial, double(partial_prefills)},
+      {kAtomUsed, total - available},
+      {kAtomFree, available},
+      {kAtomTotal, total},
+      {kAtomIndexed, double(s.blocks_evictable)},
+      {kAtomUsage, usage},
+      {kAtomSnapshot, 1},
       {kAtomHitRatio, s.prefix_queries ? double(s.prefix_hits) / double(s.prefix_queries) : 0},
       {kAtomRefresh, std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count()}};
   for (const auto& [row, value] : gauges) registry_.set(row, value);
 }
 
-void Metrics::integrity_error() { registry_.add(kIntegrity); }
-int64_t Metrics::integrity_errors() const { return int64_t(registry_.value(kIntegrity)); }
+void Metrics::integrity_error() {
+  registry_.add(kIntegrity);
+}
+int64_t Metrics::integrity_errors() const {
+  return int64_t(registry_.value(kIntegrity));
+}
 
-std::string Metrics::prometheus() const { return registry_.prometheus() + info_; }
+std::string Metrics::prometheus() const {
+  return registry_.prometheus() + info_;
+}
 
 }  // namespace isotope::engine

@@ -12,7 +12,7 @@ namespace isotope::engine {
 
 /// Counts of one step, gathered by the loop.
 struct StepCounts {
-  int64_t tokens = 0;            ///< computed, prompt and decode
+  int64_t tokens = 0;  ///< computed, prompt and decode
   int64_t generated = 0;
   int64_t preempted = 0;
 };
@@ -22,10 +22,10 @@ class Metrics {
   Metrics(const ModelInfo&, const EngineOptions&, int64_t blocks_of_first_group);
 
   void admitted(const Sequence&, int64_t hit_tokens, bool queried);  ///< first or repeated admission
-  void prompt_done(const Sequence&);         ///< the first time its whole prompt has been computed
+  void prompt_done(const Sequence&);                                 ///< the first time its whole prompt has been computed
   void token(const Sequence&, int64_t now_ns, int64_t previous_ns);
   void finished(const Sequence&, FinishReason, int64_t now_ns);
-  void rejected(std::string_view reason);    ///< any thread: "queue_full", "invalid", "shutting_down", "duplicate_id"
+  void rejected(std::string_view reason);  ///< any thread: "queue_full", "invalid", "shutting_down", "duplicate_id"
   void step(const StepCounts&, const EngineStats&, int64_t partial_prefills);
   void integrity_error();
   int64_t integrity_errors() const;

@@ -38,9 +38,11 @@ Result<void> check_options(const EngineOptions& o) {
                           {"--preempt-every", o.preempt_every, 0, INT32_MAX}};
   for (const Limit& l : limits)
     if (l.value < l.least || l.value > l.most)
-      return fail(Code::invalid_argument, fmt::format("{} is {}", l.name, l.value), l.name, fmt::format("use a number from {} to {}", l.least, l.most));
+      return fail(Code::invalid_argument, fmt::format("{} is {}", l.name, l.value), l.name,
+                  fmt::format("use a number from {} to {}", l.least, l.most));
   if (!(o.memory_fraction > 0 && o.memory_fraction <= 1))
-    return fail(Code::invalid_argument, fmt::format("the memory fraction is {}", o.memory_fraction), "--gpu-memory-utilization", "use a number above 0, at most 1");
+    return fail(Code::invalid_argument, fmt::format("the memory fraction is {}", o.memory_fraction), "--gpu-memory-utilization",
+                "use a number above 0, at most 1");
   return {};
 }
 
@@ -49,13 +51,16 @@ std::string_view kv_type_name(KvType t) {
   return kNames[size_t(t)];
 }
 
-KvType kv_type(const EngineOptions& o) { return o.kv_type.value_or(o.precision == Precision::exact ? KvType::f32 : KvType::bf16); }
+KvType kv_type(const EngineOptions& o) {
+  return o.kv_type.value_or(o.precision == Precision::exact ? KvType::f32 : KvType::bf16);
+}
 
 /// Everything that may change a bit of a result. The thread count, which Ops::describe() names after the first comma, may not.
 std::string fingerprint(const EngineOptions& o, const levers::Levers& levers, const ops::Ops& ops) {
   const std::string device = ops.describe();
-  const std::string text = fmt::format("{}|{}|{}|{}|{:016x}", ISOTOPE_VERSION, device.substr(0, device.find(',')), kv_type_name(kv_type(o)),
-                                       o.precision == Precision::exact ? "exact" : "fast", levers.numeric_hash());
+  const std::string text =
+      fmt::format("{}|{}|{}|{}|{:016x}", ISOTOPE_VERSION, device.substr(0, device.find(',')), kv_type_name(kv_type(o)),
+                  o.precision == Precision::exact ? "exact" : "fast", levers.numeric_hash());
   return fmt::format("fp_{:010x}", base::xxh64(text) >> 24);
 }
 
@@ -77,14 +82,25 @@ std::vector<int32_t> end_ids(const models::ModelConfig& c, const VocabSource& v)
 
 ModelInfo describe(const EngineOptions& o, const models::ModelConfig& c, const weights::Checkpoint& files) {
   const weights::Summary sum = weights::summarize(files);
-  return {.name = display_name(o), .architecture = c.arch, .path = o.model, .file_type = sum.file_type, .layers = c.layers, .hidden = c.hidden, .vocab = c.vocab,
-          .parameters = sum.parameters, .weight_bytes = sum.bytes, .context_length = c.context_length, .eos_ids = end_ids(c, files.vocab())};
+  return {.name = display_name(o),
+          .architecture = c.arch,
+          .path = o.model,
+          .file_type = sum.file_type,
+          .layers = c.layers,
+          .hidden = c.hidden,
+          .vocab = c.vocab,
+          .parameters = sum.parameters,
+          .weight_bytes = sum.bytes,
+          .context_length = c.context_length,
+          .eos_ids = end_ids(c, files.vocab())};
 }
 
 Result<int64_t> wanted_length(const EngineOptions& o, const models::ModelConfig& c) {
   if (o.max_model_len > c.context_length)
-    return fail(Code::invalid_argument, fmt::format("a context of {} tokens is asked for, the model was trained for {}", o.max_model_len, c.context_length),
-                "--max-model-len", "lower it, or set a rope scaling through --hf-overrides");
+    return fail(
+        Code::invalid_argument,
+        fmt::format("a context of {} tokens is asked for, the model was trained for {}", o.max_model_len, c.context_length),
+        "--max-model-len", "lower it, or set a rope scaling through --hf-overrides");
   return o.max_model_len ? o.max_model_len : c.context_length;
 }
 
@@ -104,7 +120,8 @@ Result<Storage> make_storage(const EngineOptions& o, const models::Model& model,
     s.bytes_per_token += int64_t(costs.back().block_bytes) / o.block_size;
   }
   if (costs.empty() || costs.size() > size_t(kv::kMaxGroups))
-    return fail(Code::unsupported, fmt::format("the model has {} KV groups", costs.size()), o.model, fmt::format("1 to {} are supported", kv::kMaxGroups));
+    return fail(Code::unsupported, fmt::format("the model has {} KV groups", costs.size()), o.model,
+                fmt::format("1 to {} are supported", kv::kMaxGroups));
   ISO_TRY(const size_t budget, engine::kv_budget(o));
   ISO_TRY(s.sizing, engine::size_kv(costs, o, length, budget));
   std::vector<int64_t> blocks;
@@ -114,28 +131,35 @@ Result<Storage> make_storage(const EngineOptions& o, const models::Model& model,
 }
 
 void announce(const Storage& s, const EngineOptions& o, const ModelInfo& info, int64_t wanted) {
-  base::log(LogLevel::info, "{}: {} layers, {} parameters, {}, context {}", info.name, info.layers, info.parameters, info.file_type, info.context_length);
-  base::log(LogLevel::info, "KV cache: {:.2f} GiB of {} for {} tokens in blocks of {}; {} bytes a token", double(s.sizing.bytes) / double(1 << 30),
-            kv_type_name(kv_type(o)), s.sizing.tokens, o.block_size, s.bytes_per_token);
+  base::log(LogLevel::info, "{}: {} layers, {} parameters, {}, context {}", info.name, info.layers, info.parameters,
+            info.file_type, info.context_length);
+  base::log(LogLevel::info, "KV cache: {:.2f} GiB of {} for {} tokens in blocks of {}; {} bytes a token",
+            double(s.sizing.bytes) / double(1 << 30), kv_type_name(kv_type(o)), s.sizing.tokens, o.block_size, s.bytes_per_token);
   for (size_t g = 0; g < s.sizing.groups.size(); ++g) {
     const auto& group = s.sizing.groups[g];
-    base::log(LogLevel::debug, "KV group {}: {} blocks, {}", g, group.blocks, group.window ? fmt::format("window {}", group.window) : "full attention");
+    base::log(LogLevel::debug, "KV group {}: {} blocks, {}", g, group.blocks,
+              group.window ? fmt::format("window {}", group.window) : "full attention");
   }
   if (s.sizing.max_model_len < wanted)
-    base::log(LogLevel::warning, "the context is cut from {} to {} tokens: the KV cache has no room for more; give it memory (--kv-cache-memory-bytes, --gpu-memory-utilization), or a smaller KV type",
+    base::log(LogLevel::warning,
+              "the context is cut from {} to {} tokens: the KV cache has no room for more; give it memory "
+              "(--kv-cache-memory-bytes, --gpu-memory-utilization), or a smaller KV type",
               wanted, s.sizing.max_model_len);
 }
 
 }  // namespace
 
-Result<std::unique_ptr<Engine>> Engine::open(const EngineOptions& o, const levers::Levers& levers, std::function<void(const LoadProgress&)> progress) {
+Result<std::unique_ptr<Engine>> Engine::open(const EngineOptions& o, const levers::Levers& levers,
+                                             std::function<void(const LoadProgress&)> progress) {
   try {
     ISO_CHECK_OK(check_options(o));
     ISO_TRY(const auto files, weights::open_checkpoint(o.model, levers.loading()));
     ISO_TRY(const models::ModelConfig config, models::parse_config(*files, o.hf_overrides, o.max_model_len));
     ISO_TRY(const int64_t length, wanted_length(o, config));
     const levers::Cpu& cpu = levers.cpu();
-    ISO_TRY(auto ops, ops::make_cpu_ops({.threads = o.threads ? o.threads : cpu.threads, .isa = o.isa.empty() ? cpu.isa : o.isa, .precision = o.precision}));
+    ISO_TRY(auto ops, ops::make_cpu_ops({.threads = o.threads ? o.threads : cpu.threads,
+                                         .isa = o.isa.empty() ? cpu.isa : o.isa,
+                                         .precision = o.precision}));
     base::log(LogLevel::info, "{}: {}", o.model, ops->describe());
     ISO_TRY(auto model, models::load_model(*files, *ops, levers.loading(), config, progress));
     ISO_TRY(auto storage, make_storage(o, *model, *ops, length));
@@ -152,7 +176,8 @@ Result<std::unique_ptr<Engine>> Engine::open(const EngineOptions& o, const lever
     parts.runner = std::make_unique<engine::ModelRunner>(std::move(ops), std::move(model), std::move(storage.kv));
     return engine::make_engine(std::move(parts));
   } catch (const std::exception& e) {
-    return fail(Code::internal, fmt::format("opening the model failed: {}", e.what()), o.model, "check that the machine has enough memory; else report this as a defect");
+    return fail(Code::internal, fmt::format("opening the model failed: {}", e.what()), o.model,
+                "check that the machine has enough memory; else report this as a defect");
   }
 }
 

@@ -12,11 +12,11 @@ namespace isotope::engine {
 
 struct Parts {
   EngineOptions options;
-  ModelInfo info;                       ///< vocab and max_model_len are what requests are validated against
+  ModelInfo info;  ///< vocab and max_model_len are what requests are validated against
   VocabSource vocab;
   std::vector<kv::GroupConfig> groups;  ///< sized so that one sequence of max_model_len fits
   std::unique_ptr<Runner> runner;
-  bool check_every_step = false;        ///< tests: kv::Manager::check_integrity after each step
+  bool check_every_step = false;  ///< tests: kv::Manager::check_integrity after each step
 };
 
 /// Starts the loop thread.

@@ -1,5 +1,5 @@
-// What the loop needs of a model: one forward pass over a flat batch. Real models come through ModelRunner; the engine's own tests bring a
-// runner whose logits are a function of the tokens it finds through the block tables.
+// What the loop needs of a model: one forward pass over a flat batch. Real models come through ModelRunner; the engine's own
+// tests bring a runner whose logits are a function of the tokens it finds through the block tables.
 #pragma once
 
 #include <cstdint>

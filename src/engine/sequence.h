@@ -17,7 +17,7 @@ enum class Stage { waiting, running, finished };
 
 /// What the sink will be told of a step.
 struct Outcome {
-  int32_t token = -1;                       ///< new output token, or -1
+  int32_t token = -1;  ///< new output token, or -1
   FinishReason finish = FinishReason::none;
   int32_t stop_token = -1;
   std::optional<Error> error;
@@ -27,27 +27,28 @@ struct Outcome {
 };
 
 struct Sequence {
-  explicit Sequence(Request r) : request(std::move(r)), tokens(std::move(request.prompt)), prompt_tokens(int64_t(tokens.size())) {}
+  explicit Sequence(Request r)
+      : request(std::move(r)), tokens(std::move(request.prompt)), prompt_tokens(int64_t(tokens.size())) {}
 
-  Request request;                          ///< prompt moved into `tokens`
-  std::vector<int32_t> tokens;              ///< prompt and output
+  Request request;              ///< prompt moved into `tokens`
+  std::vector<int32_t> tokens;  ///< prompt and output
   int64_t prompt_tokens;
   int64_t max_output = 0;
-  std::vector<int32_t> end_tokens;          ///< sorted
+  std::vector<int32_t> end_tokens;  ///< sorted
   uint64_t seed = 0;
-  uint64_t arrival = 0;                     ///< order among equal priorities
+  uint64_t arrival = 0;  ///< order among equal priorities
 
   Stage stage = Stage::waiting;
-  int64_t computed = 0;                     ///< tokens whose KV is there
-  bool fresh = true;                        ///< no token since it was admitted
+  int64_t computed = 0;  ///< tokens whose KV is there
+  bool fresh = true;     ///< no token since it was admitted
   kv::SeqBlocks kv;
   sample::TokenCounts counts;
   std::vector<std::vector<TokenLogprob>> prompt_logprobs;  ///< [prompt] when asked
-  int64_t prompt_rows = 0;                  ///< prompt positions whose logits have been read; survives preemption
+  int64_t prompt_rows = 0;                                 ///< prompt positions whose logits have been read; survives preemption
   bool prompt_counted = false, prompt_reported = false;
 
   Outcome outcome;
-  bool reporting = false;                   ///< its outcome waits for delivery
+  bool reporting = false;  ///< its outcome waits for delivery
   RequestStats stats;
   int64_t submitted_ns = 0, admitted_ns = 0, first_token_ns = 0, last_token_ns = 0;
 
@@ -61,8 +62,14 @@ struct Sequence {
   int64_t hit_limit() const { return prompt_rows < prompt_rows_end() ? prompt_rows : known() - 1; }
 
   sample::Row row(std::span<const float> logits) const {
-    return {.logits = logits, .params = &sampling(), .tokens = tokens, .prompt_tokens = prompt_tokens, .counts = &counts,
-            .mask = request.mask.get(), .end_tokens = end_tokens, .seed = seed};
+    return {.logits = logits,
+            .params = &sampling(),
+            .tokens = tokens,
+            .prompt_tokens = prompt_tokens,
+            .counts = &counts,
+            .mask = request.mask.get(),
+            .end_tokens = end_tokens,
+            .seed = seed};
   }
 };
 

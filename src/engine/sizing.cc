@@ -11,7 +11,9 @@ namespace isotope::engine {
 
 namespace {
 
-int64_t ceil_div(int64_t a, int64_t b) { return a / b + (a % b != 0); }
+int64_t ceil_div(int64_t a, int64_t b) {
+  return a / b + (a % b != 0);
+}
 
 struct Sizer {
   std::span<const KvGroupCost> groups;
@@ -40,8 +42,10 @@ int64_t largest(int64_t most, F f) {
   int64_t lo = 0, hi = most;
   while (lo < hi) {
     const int64_t mid = hi - (hi - lo) / 2;
-    if (f(mid)) lo = mid;
-    else hi = mid - 1;
+    if (f(mid))
+      lo = mid;
+    else
+      hi = mid - 1;
   }
   return lo;
 }
@@ -53,8 +57,9 @@ Result<KvSizing> size_kv(std::span<const KvGroupCost> groups, const EngineOption
   KvSizing out;
   out.max_model_len = largest(max_model_len, [&](int64_t len) { return sizer.cost(len, 1, len) <= double(bytes); });
   if (out.max_model_len < std::min<int64_t>(max_model_len, 2 * o.block_size)) {
-    return fail(Code::resource_exhausted, fmt::format("{} bytes for the KV cache hold only {} tokens; one block of {} tokens takes {:.0f} bytes", bytes,
-                                                      out.max_model_len, o.block_size, sizer.cost(1, 1, 1)),
+    return fail(Code::resource_exhausted,
+                fmt::format("{} bytes for the KV cache hold only {} tokens; one block of {} tokens takes {:.0f} bytes", bytes,
+                            out.max_model_len, o.block_size, sizer.cost(1, 1, 1)),
                 o.kv_bytes ? "--kv-cache-memory-bytes" : "free memory", "give it more memory, or choose a smaller KV type");
   }
   constexpr int64_t kMaxBlocks = std::numeric_limits<int32_t>::max();

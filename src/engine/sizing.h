@@ -11,8 +11,8 @@
 namespace isotope::engine {
 
 struct KvGroupCost {
-  int64_t window = 0;        ///< 0 = full attention
-  size_t block_bytes = 0;    ///< one block over all layers of the group
+  int64_t window = 0;      ///< 0 = full attention
+  size_t block_bytes = 0;  ///< one block over all layers of the group
 };
 
 struct KvSizing {
@@ -22,8 +22,9 @@ struct KvSizing {
   size_t bytes = 0;
 };
 
-/// Shares `bytes` among the groups. A full group holds as many tokens as possible, at most max_num_seqs sequences of max_model_len; a sliding group what as many
-/// sequences need of their windows. One sequence of max_model_len always fits; if it cannot, max_model_len is cut. Fails when not even a few tokens fit.
+/// Shares `bytes` among the groups. A full group holds as many tokens as possible, at most max_num_seqs sequences of
+/// max_model_len; a sliding group what as many sequences need of their windows. One sequence of max_model_len always fits; if it
+/// cannot, max_model_len is cut. Fails when not even a few tokens fit.
 Result<KvSizing> size_kv(std::span<const KvGroupCost>, const EngineOptions&, int64_t max_model_len, size_t bytes);
 
 /// Bytes for the KV cache: options.kv_bytes, or memory_fraction of what is available now.

@@ -71,7 +71,8 @@ Result<void> check_ints(const P& p, int64_t vocab) {
 
 Result<void> check_id(std::string_view field, int64_t id, int64_t vocab) {
   if (id >= 0 && id < vocab) return {};
-  return bad(field, fmt::format("token id {} is out of vocabulary: the model has {} tokens", id, vocab), fmt::format("use ids from 0 to {}", vocab - 1));
+  return bad(field, fmt::format("token id {} is out of vocabulary: the model has {} tokens", id, vocab),
+             fmt::format("use ids from 0 to {}", vocab - 1));
 }
 
 Result<void> check_ids(std::string_view field, const std::vector<int32_t>& ids, int64_t vocab) {
@@ -90,7 +91,8 @@ Result<void> check_lists(std::string_view field, const std::vector<std::vector<i
 Result<void> check_tokens(const P& p, int64_t vocab) {
   for (const auto& [id, bias] : p.logit_bias) {
     ISO_CHECK_OK(check_id("logit_bias", id, vocab));
-    if (!std::isfinite(bias)) return bad("logit_bias", fmt::format("the bias of token {} is {}", id, bias), "use a finite number");
+    if (!std::isfinite(bias))
+      return bad("logit_bias", fmt::format("the bias of token {} is {}", id, bias), "use a finite number");
   }
   ISO_CHECK_OK(check_ids("allowed_token_ids", p.allowed_token_ids, vocab));
   ISO_CHECK_OK(check_ids("stop_token_ids", p.stop_token_ids, vocab));
@@ -102,13 +104,17 @@ Result<void> check_length(const Request& r, const ModelInfo& m) {
   const int64_t n = int64_t(r.prompt.size()), out = r.sampling.max_tokens;
   if (n == 0) return bad("prompt", "the prompt has no tokens", "send at least one token");
   if (n > m.max_model_len || (n == m.max_model_len && out > 0))
-    return bad("prompt", fmt::format("the prompt has {} tokens, the context holds {}{} (n_prompt_tokens={}, n_ctx={})", n, m.max_model_len,
-                                     out > 0 ? " with at least one token of output" : "", n, m.max_model_len),
+    return bad("prompt",
+               fmt::format("the prompt has {} tokens, the context holds {}{} (n_prompt_tokens={}, n_ctx={})", n, m.max_model_len,
+                           out > 0 ? " with at least one token of output" : "", n, m.max_model_len),
                "shorten the prompt or raise --max-model-len");
   if (out > m.max_model_len - n)
-    return bad("max_tokens", fmt::format("the prompt has {} tokens and {} are asked for the output, the context holds {} (n_prompt_tokens={}, n_ctx={})",
-                                         n, out, m.max_model_len, n, m.max_model_len),
-               fmt::format("ask for at most {} tokens, shorten the prompt or raise --max-model-len", m.max_model_len - n));
+    return bad(
+        "max_tokens",
+        fmt::format(
+            "the prompt has {} tokens and {} are asked for the output, the context holds {} (n_prompt_tokens={}, n_ctx={})", n,
+            out, m.max_model_len, n, m.max_model_len),
+        fmt::format("ask for at most {} tokens, shorten the prompt or raise --max-model-len", m.max_model_len - n));
   return {};
 }
 

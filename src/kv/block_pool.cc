@@ -69,8 +69,10 @@ void BlockPool::unref(int32_t b) noexcept {
   Meta& m = meta_[size_t(b)];
   ISO_CHECK(m.refs > 0);
   if (--m.refs > 0) return;
-  if (m.published) push_evictable(b);
-  else push_free(b);
+  if (m.published)
+    push_evictable(b);
+  else
+    push_free(b);
 }
 
 bool BlockPool::publish(int32_t b, const base::BlockLink& link, std::span<const int32_t> tokens) noexcept {

@@ -1,4 +1,5 @@
-// The blocks of one KV group: who uses them, which are free, which hold a prefix worth keeping. Knows ids and tokens, never the KV bytes.
+// The blocks of one KV group: who uses them, which are free, which hold a prefix worth keeping. Knows ids and tokens, never the
+// KV bytes.
 #pragma once
 
 #include <cstdint>
@@ -10,21 +11,22 @@
 
 namespace isotope::kv {
 
-/// A block is in one of three states: in use (references > 0), free, or evictable (no reference, still holding a published prefix). Eviction is lazy:
-/// an evictable block keeps its content until it is taken. Free blocks are taken first, lowest id first; then evictable ones, least recently freed first.
+/// A block is in one of three states: in use (references > 0), free, or evictable (no reference, still holding a published
+/// prefix). Eviction is lazy: an evictable block keeps its content until it is taken. Free blocks are taken first, lowest id
+/// first; then evictable ones, least recently freed first.
 class BlockPool {
  public:
   BlockPool(int64_t blocks, int block_size);
 
-  int32_t take() noexcept;               ///< one reference; -1 when nothing is free or evictable
-  void ref(int32_t block) noexcept;      ///< one more user; revives an evictable block
-  void unref(int32_t block) noexcept;    ///< at zero the block becomes evictable if published, else free
+  int32_t take() noexcept;             ///< one reference; -1 when nothing is free or evictable
+  void ref(int32_t block) noexcept;    ///< one more user; revives an evictable block
+  void unref(int32_t block) noexcept;  ///< at zero the block becomes evictable if published, else free
 
   /// Files a full block under its link. False if another block holds that hash already: the first stays canonical.
   bool publish(int32_t block, const base::BlockLink&, std::span<const int32_t> tokens) noexcept;
   /// The block filed under the link whose tokens are these, or -1. A block of a colliding hash is not returned.
   int32_t find(const base::BlockLink&, std::span<const int32_t> tokens) const noexcept;
-  void forget_all() noexcept;            ///< empties the index; blocks in use stay with their users
+  void forget_all() noexcept;  ///< empties the index; blocks in use stay with their users
 
   int refs(int32_t block) const noexcept { return meta_[size_t(block)].refs; }
   bool published(int32_t block) const noexcept { return meta_[size_t(block)].published; }

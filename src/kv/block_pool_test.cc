@@ -56,8 +56,8 @@ TEST(BlockPool, CollidingHashIsNeverReturned) {
   EXPECT_TRUE(p.publish(0, {7, 1}, kTokens));
   EXPECT_FALSE(p.publish(1, {7, 2}, kTokens));  // the first stays canonical
   EXPECT_EQ(p.find({7, 1}, kTokens), 0);
-  EXPECT_EQ(p.find({7, 2}, kTokens), -1);                             // same hash, another chain
-  EXPECT_EQ(p.find({7, 1}, std::vector<int32_t>{1, 2, 3, 5}), -1);    // same link, other tokens
+  EXPECT_EQ(p.find({7, 2}, kTokens), -1);                           // same hash, another chain
+  EXPECT_EQ(p.find({7, 1}, std::vector<int32_t>{1, 2, 3, 5}), -1);  // same link, other tokens
 }
 
 TEST(BlockPool, ForgetAllKeepsUsers) {

@@ -6,7 +6,8 @@
 
 namespace isotope::kv {
 
-Manager::Manager(int block_size, std::span<const GroupConfig> groups, bool prefix_caching) : block_size_(block_size), caching_(prefix_caching) {
+Manager::Manager(int block_size, std::span<const GroupConfig> groups, bool prefix_caching)
+    : block_size_(block_size), caching_(prefix_caching) {
   ISO_CHECK(block_size > 0 && !groups.empty() && groups.size() <= size_t(kMaxGroups));
   for (const GroupConfig& g : groups) {
     pools_.emplace_back(g.blocks, block_size);

@@ -1,4 +1,5 @@
-// Paged KV bookkeeping for all KV groups of a model: block tables of sequences, prefix hits, growth, publishing, release. One thread owns it.
+// Paged KV bookkeeping for all KV groups of a model: block tables of sequences, prefix hits, growth, publishing, release. One
+// thread owns it.
 #pragma once
 
 #include <array>
@@ -49,10 +50,11 @@ class Manager {
   const BlockPool& pool(int group) const { return pools_[size_t(group)]; }
   Counts available() const;
 
-  /// Longest usable hit within the first `limit` tokens: all blocks in every full group and the last ceil(window / block) in every sliding group.
-  /// `tokens` are the sequence's own; every block's stored tokens are compared with them.
+  /// Longest usable hit within the first `limit` tokens: all blocks in every full group and the last ceil(window / block) in
+  /// every sliding group. `tokens` are the sequence's own; every block's stored tokens are compared with them.
   Hit match(const SeqBlocks&, std::span<const int32_t> tokens, int64_t limit) const;
-  /// Takes the first `blocks` blocks of a hit into the (empty) tables. Fewer are taken if the index has changed since; returns how many.
+  /// Takes the first `blocks` blocks of a hit into the (empty) tables. Fewer are taken if the index has changed since; returns
+  /// how many.
   int64_t claim(SeqBlocks&, std::span<const int32_t> tokens, int64_t blocks);
   /// Extends the tables to hold `tokens` tokens. All groups or none.
   bool grow(SeqBlocks&, int64_t tokens);

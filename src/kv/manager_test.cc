@@ -81,8 +81,8 @@ TEST(KvManager, SlidingHitNeedsTheLastWindowOnly) {
   run(m, s, t, 0, 4);
   m.release(s);
   EXPECT_EQ(hit_after(m, t, 40), 10);
-  EXPECT_EQ(hit_after(m, t, 28), 7);   // blocks 5 and 6 are still there
-  EXPECT_EQ(hit_after(m, t, 24), 0);   // block 4 is gone, and so is everything before
+  EXPECT_EQ(hit_after(m, t, 28), 7);  // blocks 5 and 6 are still there
+  EXPECT_EQ(hit_after(m, t, 24), 0);  // block 4 is gone, and so is everything before
   SeqBlocks again;
   base::extend_chain(again.links, t, B, {});
   EXPECT_EQ(m.claim(again, t, 10), 10);

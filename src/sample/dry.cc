@@ -1,5 +1,5 @@
-// DRY ("don't repeat yourself"): a token that would extend a repetition of the text so far is punished exponentially in the repetition's length
-// (p-e-w, text-generation-webui pull request 5677).
+// DRY ("don't repeat yourself"): a token that would extend a repetition of the text so far is punished exponentially in the
+// repetition's length (p-e-w, text-generation-webui pull request 5677).
 #include <algorithm>
 #include <cmath>
 
@@ -42,16 +42,19 @@ void Processors::dry(const Row& r, std::span<float> logits) {
   if (n < 2 || longest < std::max<int32_t>(1, p.dry_allowed_length)) return;
   common_suffixes(text, z_);
 
-  // z_[i] is how much of the end repeats i tokens earlier; the token that followed there is text[n - i]. The longest repetition counts.
+  // z_[i] is how much of the end repeats i tokens earlier; the token that followed there is text[n - i]. The longest repetition
+  // counts.
   const auto single_breaker = [&](int32_t id) {
-    return std::any_of(p.dry_sequence_breakers.begin(), p.dry_sequence_breakers.end(), [&](const auto& b) { return b.size() == 1 && b[0] == id; });
+    return std::any_of(p.dry_sequence_breakers.begin(), p.dry_sequence_breakers.end(),
+                       [&](const auto& b) { return b.size() == 1 && b[0] == id; });
   };
   auto& found = repeats_;
   found.clear();
   for (int64_t i = 1; i < n; ++i)
     if (const int64_t len = std::min<int64_t>(z_[size_t(i)], longest); len >= std::max<int32_t>(1, p.dry_allowed_length))
       found.emplace_back(text[size_t(n - i)], len);
-  std::sort(found.begin(), found.end(), [](const auto& a, const auto& b) { return a.first < b.first || (a.first == b.first && a.second > b.second); });
+  std::sort(found.begin(), found.end(),
+            [](const auto& a, const auto& b) { return a.first < b.first || (a.first == b.first && a.second > b.second); });
   for (size_t i = 0; i < found.size(); ++i) {
     const auto [id, len] = found[i];
     if ((i > 0 && found[i - 1].first == id) || single_breaker(id)) continue;

@@ -17,13 +17,15 @@ float logprob(float x, float max, double log_sum) {
 
 }  // namespace
 
-TokenLogprob logprobs_of(std::span<const float> logits, int32_t token, int32_t k, std::vector<TokenLogprob>& top, std::vector<Item>& scratch) {
+TokenLogprob logprobs_of(std::span<const float> logits, int32_t token, int32_t k, std::vector<TokenLogprob>& top,
+                         std::vector<Item>& scratch) {
   const float max = max_of(logits);
   const double sum = sum_exp(logits, max), log_sum = sum > 0 ? std::log(sum) : 0;
   top.clear();
   if (k > 0) {
     top_k(logits, k, scratch);
-    for (const Item& i : scratch) top.push_back({.token = i.id, .logprob = logprob(i.key, max, log_sum), .rank = int32_t(top.size()) + 1});
+    for (const Item& i : scratch)
+      top.push_back({.token = i.id, .logprob = logprob(i.key, max, log_sum), .rank = int32_t(top.size()) + 1});
   }
   return {.token = token, .logprob = logprob(logits[size_t(token)], max, log_sum), .rank = int32_t(rank_of(logits, token))};
 }

@@ -43,7 +43,8 @@ void forbid_bad_words(std::span<const std::vector<int32_t>> words, std::span<con
   for (const auto& word : words) {
     if (word.empty() || output.size() + 1 < word.size()) continue;
     const size_t head = word.size() - 1;
-    if (std::equal(word.begin(), word.begin() + int64_t(head), output.end() - int64_t(head))) logits[size_t(word.back())] = kNever;
+    if (std::equal(word.begin(), word.begin() + int64_t(head), output.end() - int64_t(head)))
+      logits[size_t(word.back())] = kNever;
   }
 }
 

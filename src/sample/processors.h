@@ -33,9 +33,11 @@ class Processors {
 void apply_bias(std::span<const std::pair<int32_t, float>> bias, std::span<float> logits);
 void forbid_bad_words(std::span<const std::vector<int32_t>> words, std::span<const int32_t> output, std::span<float> logits);
 void apply_penalties(const SamplingParams&, const TokenCounts&, std::span<float> logits);
-/// How far back, counted from the end, the nearest sequence breaker ends; tokens.size() if none occurs. No repetition is followed beyond it.
+/// How far back, counted from the end, the nearest sequence breaker ends; tokens.size() if none occurs. No repetition is followed
+/// beyond it.
 int64_t breaker_distance(std::span<const int32_t> tokens, std::span<const std::vector<int32_t>> breakers);
-/// z[i] = length of the longest common suffix of tokens[0..n-1-i] and tokens (z[0] = n): the Z function of the reversed text, linear time.
+/// z[i] = length of the longest common suffix of tokens[0..n-1-i] and tokens (z[0] = n): the Z function of the reversed text,
+/// linear time.
 void common_suffixes(std::span<const int32_t> tokens, std::vector<int32_t>& z);
 
 }  // namespace isotope::sample

@@ -12,7 +12,8 @@ std::array<uint32_t, 4> philox(std::array<uint32_t, 4> c, std::array<uint32_t, 2
 }
 
 double uniform(uint64_t seed, uint32_t choice, uint64_t position, Purpose purpose) noexcept {
-  const auto r = philox({uint32_t(position), uint32_t(position >> 32), choice, uint32_t(purpose)}, {uint32_t(seed), uint32_t(seed >> 32)});
+  const auto r =
+      philox({uint32_t(position), uint32_t(position >> 32), choice, uint32_t(purpose)}, {uint32_t(seed), uint32_t(seed >> 32)});
   return double((uint64_t(r[0]) << 32 | r[1]) >> 11) * 0x1p-53;
 }
 

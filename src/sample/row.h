@@ -11,13 +11,13 @@
 namespace isotope::sample {
 
 struct Row {
-  std::span<const float> logits;              ///< [V] as the model gave them
-  const SamplingParams* params = nullptr;     ///< validated
-  std::span<const int32_t> tokens;            ///< prompt and output so far
+  std::span<const float> logits;           ///< [V] as the model gave them
+  const SamplingParams* params = nullptr;  ///< validated
+  std::span<const int32_t> tokens;         ///< prompt and output so far
   int64_t prompt_tokens = 0;
-  const TokenCounts* counts = nullptr;        ///< kept up to date when wants_counts(params)
-  TokenMask* mask = nullptr;                  ///< grammar, or null
-  std::span<const int32_t> end_tokens = {};   ///< what ends this sequence; masked before min_tokens
+  const TokenCounts* counts = nullptr;       ///< kept up to date when wants_counts(params)
+  TokenMask* mask = nullptr;                 ///< grammar, or null
+  std::span<const int32_t> end_tokens = {};  ///< what ends this sequence; masked before min_tokens
   uint64_t seed = 0;
 
   std::span<const int32_t> output() const { return tokens.subspan(size_t(prompt_tokens)); }

@@ -13,13 +13,17 @@ namespace {
 
 constexpr int64_t kDirectTopK = 4096;  ///< up to here the k best are picked from the logits before any exp
 
-bool greedy(const SamplingParams& p) { return p.temperature < kGreedyBelow; }
+bool greedy(const SamplingParams& p) {
+  return p.temperature < kGreedyBelow;
+}
 
 double random_of(const Row& r, Purpose purpose) {
   return uniform(r.seed, uint32_t(r.params->choice), uint64_t(r.tokens.size()) - uint64_t(r.prompt_tokens), purpose);
 }
 
-bool nothing_left(std::span<const float> logits) { return max_of(logits) == -std::numeric_limits<float>::infinity(); }
+bool nothing_left(std::span<const float> logits) {
+  return max_of(logits) == -std::numeric_limits<float>::infinity();
+}
 
 }  // namespace
 
@@ -40,7 +44,7 @@ int32_t Sampler::draw(const Row& r) {
   const SamplingParams& p = *r.params;
   const float max = max_of(logits_);
   if (max == -std::numeric_limits<float>::infinity()) return int32_t(argmax(logits_));  // nothing but NaN came from the model
-  const bool typical = p.typical_p < 1.0f, top_p = p.top_p < 1.0f, min_p = p.min_p > 0.0f, xtc = p.xtc_probability > 0.0f;
+  const bool typical = p.typical_p<1.0f, top_p = p.top_p<1.0f, min_p = p.min_p> 0.0f, xtc = p.xtc_probability> 0.0f;
   const int64_t vocab = int64_t(logits_.size()), k = p.top_k > 0 && p.top_k < vocab ? p.top_k : 0;
 
   if (k && k <= kDirectTopK && !typical) {
@@ -55,9 +59,12 @@ int32_t Sampler::draw(const Row& r) {
   const double total = exp_scaled(logits_, max, p.temperature, weights_);
   total_ = total;
   if (!typical && !k && !top_p && !min_p && !xtc) return pick_from_all(total, random_of(r, Purpose::token));
-  if (typical) keep_typical(p.typical_p, total);
-  else if (k || xtc) gather_above(0.0f);
-  else gather(p);
+  if (typical)
+    keep_typical(p.typical_p, total);
+  else if (k || xtc)
+    gather_above(0.0f);
+  else
+    gather(p);
   if (k && int64_t(items_.size()) > k) {
     cut_after(kth(scratch_copy(), k));
     total_ = mass();
@@ -73,7 +80,8 @@ void Sampler::gather_above(float least) {
     if (weights_[i] > least) items_.push_back({weights_[i], weights_[i], int32_t(i)});
 }
 
-/// The nucleus lies among the likeliest tokens (the best has weight 1): gathers those above a falling threshold until they hold top_p of the whole.
+/// The nucleus lies among the likeliest tokens (the best has weight 1): gathers those above a falling threshold until they hold
+/// top_p of the whole.
 void Sampler::gather(const SamplingParams& p) {
   const double need = double(p.top_p) * total_;
   for (float least = 1e-2f; least > 1e-9f; least *= 1e-2f) {

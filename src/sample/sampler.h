@@ -40,11 +40,12 @@ class Sampler {
   std::vector<float> logits_;   ///< [V] processed
   std::vector<float> weights_;  ///< [V] unnormalised probabilities
   std::vector<Item> items_, scratch_;
-  double total_ = 0;            ///< of the distribution that top-p refers to
+  double total_ = 0;  ///< of the distribution that top-p refers to
 };
 
-/// Log-probabilities of the model itself: log-softmax of the raw logits, before bias, penalties and temperature. `top` gets the k most likely,
-/// best first. Never -inf or NaN: the floor is -9999.
-TokenLogprob logprobs_of(std::span<const float> logits, int32_t token, int32_t k, std::vector<TokenLogprob>& top, std::vector<Item>& scratch);
+/// Log-probabilities of the model itself: log-softmax of the raw logits, before bias, penalties and temperature. `top` gets the k
+/// most likely, best first. Never -inf or NaN: the floor is -9999.
+TokenLogprob logprobs_of(std::span<const float> logits, int32_t token, int32_t k, std::vector<TokenLogprob>& top,
+                         std::vector<Item>& scratch);
 
 }  // namespace isotope::sample

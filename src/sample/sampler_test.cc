@@ -38,7 +38,9 @@ struct TruncationCase {
   SamplingParams params;
   std::vector<double> want;  ///< share of each token
 };
-void PrintTo(const TruncationCase& c, std::ostream* o) { *o << c.name; }
+void PrintTo(const TruncationCase& c, std::ostream* o) {
+  *o << c.name;
+}
 
 class Truncation : public testing::TestWithParam<TruncationCase> {};
 
@@ -46,7 +48,9 @@ TEST_P(Truncation, SharesAreRenormalised) {
   auto seen = draws(kLogits, GetParam().params);
   for (size_t i = 0; i < kLogits.size(); ++i) {
     EXPECT_NEAR(seen[int32_t(i)], GetParam().want[i], 0.03) << i;
-    if (GetParam().want[i] == 0) { EXPECT_EQ(seen[int32_t(i)], 0) << i; }
+    if (GetParam().want[i] == 0) {
+      EXPECT_EQ(seen[int32_t(i)], 0) << i;
+    }
   }
 }
 
@@ -95,8 +99,13 @@ std::set<int32_t> survivors(std::vector<float> x, const SamplingParams& p) {
 }
 
 TEST(Sampler, LargeRowsNeverLeaveTheSortedTruncation) {
-  const SamplingParams cases[] = {{.top_k = 7}, {.top_k = 5000}, {.top_p = 0.5f}, {.temperature = 3, .top_p = 0.9f}, {.top_k = 5000, .top_p = 0.7f},
-                                  {.min_p = 0.05f}, {.temperature = 2, .top_k = 50, .top_p = 0.95f, .min_p = 0.02f}};
+  const SamplingParams cases[] = {{.top_k = 7},
+                                  {.top_k = 5000},
+                                  {.top_p = 0.5f},
+                                  {.temperature = 3, .top_p = 0.9f},
+                                  {.top_k = 5000, .top_p = 0.7f},
+                                  {.min_p = 0.05f},
+                                  {.temperature = 2, .top_k = 50, .top_p = 0.95f, .min_p = 0.02f}};
   const auto x = noise(20000);
   for (const auto& p : cases) {
     const auto allowed = survivors(x, p);
@@ -141,10 +150,19 @@ TEST(Sampler, SmallTemperaturesConvergeToGreedy) {  // field report G06
 }
 
 TEST(Sampler, OddLogitsNeverCrash) {
-  const std::vector<std::vector<float>> rows{{kNan, kNan, kNan}, {-kInf, -kInf, -kInf}, {kInf, kInf, 0},     {kNan, 1, kInf},
-                                             {FLT_MAX, -FLT_MAX, 0}, {kNan, -kInf, 2},       {0, 0, 0}, {-kInf, -FLT_MAX, kNan}};
-  const SamplingParams params[] = {{.temperature = 0}, {}, {.top_k = 1}, {.top_k = 2, .top_p = 0.3f}, {.top_p = 0.3f}, {.min_p = 0.9f},
-                                   {.typical_p = 0.2f}, {.xtc_probability = 1, .xtc_threshold = 0.0f}, {.temperature = 1e30f}, {.temperature = 1e-30f},
+  const std::vector<std::vector<float>> rows{{kNan, kNan, kNan}, {-kInf, -kInf, -kInf},  {kInf, kInf, 0},
+                                             {kNan, 1, kInf},    {FLT_MAX, -FLT_MAX, 0}, {kNan, -kInf, 2},
+                                             {0, 0, 0},          {-kInf, -FLT_MAX, kNan}};
+  const SamplingParams params[] = {{.temperature = 0},
+                                   {},
+                                   {.top_k = 1},
+                                   {.top_k = 2, .top_p = 0.3f},
+                                   {.top_p = 0.3f},
+                                   {.min_p = 0.9f},
+                                   {.typical_p = 0.2f},
+                                   {.xtc_probability = 1, .xtc_threshold = 0.0f},
+                                   {.temperature = 1e30f},
+                                   {.temperature = 1e-30f},
                                    {.repetition_penalty = 1.5f, .dry_multiplier = 1}};
   for (const auto& x : rows)
     for (const auto& p : params) {
@@ -173,7 +191,8 @@ TEST(Sampler, EndTokensWaitForMinTokens) {
   const std::vector<int32_t> tokens{4, 4, 4};
   Sampler s(5);
   for (int64_t out = 0; out < 4; ++out) {
-    const Row r{.logits = kLogits, .params = &p, .tokens = tokens, .prompt_tokens = 3 - std::min<int64_t>(out, 3), .end_tokens = end};
+    const Row r{
+        .logits = kLogits, .params = &p, .tokens = tokens, .prompt_tokens = 3 - std::min<int64_t>(out, 3), .end_tokens = end};
     EXPECT_EQ(s.choose(r), out < 2 ? 2 : 0);
   }
 }
@@ -194,7 +213,8 @@ TEST(Sampler, MaskIsObeyed) {
   Sampler s(1001);
   for (float t : {0.0f, 1.0f}) {
     const SamplingParams p{.temperature = t};
-    for (uint64_t seed = 0; seed < 200; ++seed) EXPECT_EQ(s.choose({.logits = x, .params = &p, .mask = &mask, .seed = seed}) % 2, 0);
+    for (uint64_t seed = 0; seed < 200; ++seed)
+      EXPECT_EQ(s.choose({.logits = x, .params = &p, .mask = &mask, .seed = seed}) % 2, 0);
   }
 }
 

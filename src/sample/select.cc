@@ -48,8 +48,14 @@ Item nucleus_end(std::span<Item> items, double need) noexcept {
   size_t lo = 0, hi = items.size();
   while (hi - lo > 32) {
     Item *a = &items[lo], *m = &items[lo + (hi - lo) / 2], *z = &items[hi - 1];
-    const Item pivot = before(*a, *m) ? (before(*m, *z) ? *m : before(*a, *z) ? *z : *a) : (before(*a, *z) ? *a : before(*m, *z) ? *z : *m);
-    const auto mid = std::partition(items.begin() + int64_t(lo), items.begin() + int64_t(hi), [&](const Item& i) { return !before(pivot, i); });
+    const Item pivot = before(*a, *m) ? (before(*m, *z)   ? *m
+                                         : before(*a, *z) ? *z
+                                                          : *a)
+                                      : (before(*a, *z)   ? *a
+                                         : before(*m, *z) ? *z
+                                                          : *m);
+    const auto mid = std::partition(items.begin() + int64_t(lo), items.begin() + int64_t(hi),
+                                    [&](const Item& i) { return !before(pivot, i); });
     const size_t cut = size_t(mid - items.begin());  // [lo, cut) comes before or is the pivot
     double mass = 0;
     for (size_t i = lo; i < cut; ++i) mass += double(items[i].mass);

@@ -21,7 +21,9 @@ Lanes load(const float* p) noexcept {
   __builtin_memcpy(&v, p, sizeof v);
   return v;
 }
-Lanes splat(float x) noexcept { return Lanes{} + x; }
+Lanes splat(float x) noexcept {
+  return Lanes{} + x;
+}
 
 Lanes exp_lanes(Lanes x) noexcept {
   const Lanes low = x > -87.0f ? x : splat(-87.0f);  // NaN goes here too
@@ -82,7 +84,9 @@ double blocked_sum(std::span<const float> x, float pad, F f) noexcept {
 
 }  // namespace
 
-float exp_nonpositive(float x) noexcept { return exp_lanes(splat(x))[0]; }
+float exp_nonpositive(float x) noexcept {
+  return exp_lanes(splat(x))[0];
+}
 
 int64_t argmax(std::span<const float> x) noexcept {
   float best = kLowest;
@@ -99,7 +103,9 @@ int64_t argmax(std::span<const float> x) noexcept {
   return int64_t(where);
 }
 
-float max_of(std::span<const float> x) noexcept { return std::min(block_max(x.data(), x.size()), FLT_MAX); }
+float max_of(std::span<const float> x) noexcept {
+  return std::min(block_max(x.data(), x.size()), FLT_MAX);
+}
 
 double sum_exp(std::span<const float> x, float max) noexcept {
   return blocked_sum(x, kLowest, [max](Lanes v) { return exp_lanes(v - max); });

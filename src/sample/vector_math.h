@@ -1,5 +1,5 @@
-// Reductions over one row of logits, each in one fixed order, written so that the compiler vectorises them. NaN counts as -inf everywhere,
-// +inf as the largest number, so that no logit can crash or poison a row.
+// Reductions over one row of logits, each in one fixed order, written so that the compiler vectorises them. NaN counts as -inf
+// everywhere, +inf as the largest number, so that no logit can crash or poison a row.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +19,8 @@ double sum_of(std::span<const float> x) noexcept;
 /// 1 + the number of entries that come before entry i: larger ones, and equal ones of lower index.
 int64_t rank_of(std::span<const float> x, int64_t i) noexcept;
 
-/// exp(x) for x <= 0 (Cephes polynomial, about 2 ulp); NaN and x <= -87 give 0, x > 0 counts as 0. The same bits as a lane of the loops above.
+/// exp(x) for x <= 0 (Cephes polynomial, about 2 ulp); NaN and x <= -87 give 0, x > 0 counts as 0. The same bits as a lane of the
+/// loops above.
 float exp_nonpositive(float x) noexcept;
 
 }  // namespace isotope::sample

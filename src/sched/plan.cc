@@ -5,7 +5,9 @@
 namespace isotope::sched {
 
 namespace {
-int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
+int64_t ceil_div(int64_t a, int64_t b) {
+  return (a + b - 1) / b;
+}
 }  // namespace
 
 bool Planner::fits(int64_t blocks) const {

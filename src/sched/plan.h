@@ -1,4 +1,5 @@
-// Planning of one step: a pure function from counts and block states. It touches no block, no device and no clock, and is tested with literals.
+// Planning of one step: a pure function from counts and block states. It touches no block, no device and no clock, and is tested
+// with literals.
 #pragma once
 
 #include <cstdint>
@@ -11,13 +12,13 @@ namespace isotope::sched {
 
 /// What planning knows of a sequence.
 struct SeqState {
-  int32_t ref = 0;            ///< the caller's handle, copied into the plan
-  int64_t computed = 0;       ///< tokens whose KV is there; of a waiting sequence: what its prefix hit would give
-  int64_t known = 0;          ///< tokens of prompt and output; a running one always has computed < known
-  int64_t blocks = 0;         ///< length of its block tables; of a waiting one: blocks of the hit
-  kv::Counts held{};          ///< blocks that preempting it would free; of a waiting one: evictable blocks its hit would take
-  bool all_rows = false;      ///< wants logits at every prompt position: its chunk counts against max_logit_rows
-  bool fresh = false;         ///< has produced no token since it was admitted: spared by forced preemption, so that it advances
+  int32_t ref = 0;        ///< the caller's handle, copied into the plan
+  int64_t computed = 0;   ///< tokens whose KV is there; of a waiting sequence: what its prefix hit would give
+  int64_t known = 0;      ///< tokens of prompt and output; a running one always has computed < known
+  int64_t blocks = 0;     ///< length of its block tables; of a waiting one: blocks of the hit
+  kv::Counts held{};      ///< blocks that preempting it would free; of a waiting one: evictable blocks its hit would take
+  bool all_rows = false;  ///< wants logits at every prompt position: its chunk counts against max_logit_rows
+  bool fresh = false;     ///< has produced no token since it was admitted: spared by forced preemption, so that it advances
 };
 
 struct Limits {
@@ -28,7 +29,7 @@ struct Limits {
   bool chunked = true;            ///< false: a prompt is computed in one step, even above the budget if it is the only one
   int block_size = 16;
   int groups = 1;
-  kv::Counts window{};            ///< per group, 0 = full attention
+  kv::Counts window{};  ///< per group, 0 = full attention
 };
 
 struct Input {
@@ -36,7 +37,7 @@ struct Input {
   std::span<const SeqState> waiting;  ///< the same order; only the head that could be admitted need be given
   kv::Counts available{};             ///< free plus evictable blocks
   Limits limits;
-  bool force_preempt = false;         ///< test aid: preempt one decoding sequence
+  bool force_preempt = false;  ///< test aid: preempt one decoding sequence
 };
 
 struct StepPlan {
@@ -50,9 +51,10 @@ struct StepPlan {
   void clear() { preempt.clear(), admit.clear(), work.clear(); }
 };
 
-/// Decodes first, then prompts in progress, then waiting ones as slots, budget and blocks allow. Whoever lacks a block preempts the least deserving.
-/// A step that preempts admits nobody. A waiting sequence is admitted when its whole prompt fits beside what running prompts still need, or
-/// when nothing runs. Nobody overtakes the head of the queue. `out` is cleared and filled; its memory is reused.
+/// Decodes first, then prompts in progress, then waiting ones as slots, budget and blocks allow. Whoever lacks a block preempts
+/// the least deserving. A step that preempts admits nobody. A waiting sequence is admitted when its whole prompt fits beside what
+/// running prompts still need, or when nothing runs. Nobody overtakes the head of the queue. `out` is cleared and filled; its
+/// memory is reused.
 class Planner {
  public:
   void plan(const Input&, StepPlan& out);

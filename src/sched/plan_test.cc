@@ -5,8 +5,12 @@
 
 namespace isotope::sched {
 
-bool operator==(const StepPlan::Work& a, const StepPlan::Work& b) { return a.ref == b.ref && a.tokens == b.tokens; }
-void PrintTo(const StepPlan::Work& w, std::ostream* o) { *o << "{" << w.ref << ", " << w.tokens << "}"; }
+bool operator==(const StepPlan::Work& a, const StepPlan::Work& b) {
+  return a.ref == b.ref && a.tokens == b.tokens;
+}
+void PrintTo(const StepPlan::Work& w, std::ostream* o) {
+  *o << "{" << w.ref << ", " << w.tokens << "}";
+}
 
 namespace {
 
@@ -55,7 +59,8 @@ TEST(Plan, DecodesFirstThenPromptsThenWaiting) {
 }
 
 TEST(Plan, LongPrefillThresholdCapsOneSequence) {
-  const auto p = plan({.waiting = {prompt(1, 0, 100), prompt(2, 0, 5)}, .limits = {.token_budget = 32, .long_prefill = 10, .block_size = 4}});
+  const auto p = plan(
+      {.waiting = {prompt(1, 0, 100), prompt(2, 0, 5)}, .limits = {.token_budget = 32, .long_prefill = 10, .block_size = 4}});
   EXPECT_THAT(p.work, ElementsAre(Work{1, 10}, Work{2, 5}));
 }
 
@@ -66,7 +71,8 @@ TEST(Plan, PrefixHitShortensTheChunk) {
 }
 
 TEST(Plan, SlotsLimitAdmission) {
-  const auto p = plan({.running = {decode(1, 3)}, .waiting = {prompt(2, 0, 3), prompt(3, 0, 3)},
+  const auto p = plan({.running = {decode(1, 3)},
+                       .waiting = {prompt(2, 0, 3), prompt(3, 0, 3)},
                        .limits = {.token_budget = 32, .max_seqs = 2, .block_size = 4}});
   EXPECT_THAT(p.admit, ElementsAre(2));
 }
@@ -79,8 +85,11 @@ TEST(Plan, HeadOfTheQueueIsNotOvertaken) {
 TEST(Plan, AdmissionLeavesRoomForPromptsInProgress) {
   // 1 still needs 10 blocks, 2 of them now; the other 8 are not 2's to take.
   const auto room = [](int64_t available) {
-    return plan({.running = {prompt(1, 0, 40)}, .waiting = {prompt(2, 0, 16)}, .available = available,
-                 .limits = {.token_budget = 32, .long_prefill = 8, .block_size = 4}}).admit.size();
+    return plan({.running = {prompt(1, 0, 40)},
+                 .waiting = {prompt(2, 0, 16)},
+                 .available = available,
+                 .limits = {.token_budget = 32, .long_prefill = 8, .block_size = 4}})
+        .admit.size();
   };
   EXPECT_EQ(room(13), 0u);
   EXPECT_EQ(room(14), 1u);
@@ -92,7 +101,8 @@ TEST(Plan, AnIdleEngineAdmitsWhatFits) {
 }
 
 TEST(Plan, LackOfABlockPreemptsTheLeastDeserving) {
-  const auto p = plan({.running = {decode(1, 8), decode(2, 8, 3), decode(3, 8, 3)}, .waiting = {prompt(4, 0, 2)}, .available = 0});
+  const auto p =
+      plan({.running = {decode(1, 8), decode(2, 8, 3), decode(3, 8, 3)}, .waiting = {prompt(4, 0, 2)}, .available = 0});
   EXPECT_THAT(p.preempt, ElementsAre(3));
   EXPECT_THAT(p.work, ElementsAre(Work{1, 1}, Work{2, 1}));
   EXPECT_THAT(p.admit, IsEmpty());  // a step that preempts admits nobody
@@ -125,7 +135,8 @@ TEST(Plan, ChunkShrinksToTheBlocksThereAre) {
 TEST(Plan, WithoutChunkingAPromptIsComputedWhole) {
   const Limits whole{.token_budget = 32, .chunked = false, .block_size = 4};
   EXPECT_THAT(plan({.waiting = {prompt(1, 0, 20), prompt(2, 0, 20)}, .limits = whole}).work, ElementsAre(Work{1, 20}));
-  EXPECT_THAT(plan({.running = {decode(9, 2)}, .waiting = {prompt(1, 0, 60)}, .limits = whole}).work, ElementsAre(Work{9, 1}, Work{1, 60}));
+  EXPECT_THAT(plan({.running = {decode(9, 2)}, .waiting = {prompt(1, 0, 60)}, .limits = whole}).work,
+              ElementsAre(Work{9, 1}, Work{1, 60}));
 }
 
 TEST(Plan, PromptLogitsAreCapped) {
@@ -137,7 +148,8 @@ TEST(Plan, PromptLogitsAreCapped) {
 
 TEST(Plan, SlidingGroupNeedsItsWindowOnly) {
   // 400 tokens = 100 blocks of the full group; the sliding group has 20 blocks.
-  Case c{.running = {decode(9, 3)}, .waiting = {prompt(1, 0, 400)},
+  Case c{.running = {decode(9, 3)},
+         .waiting = {prompt(1, 0, 400)},
          .limits = {.token_budget = 33, .block_size = 4, .groups = 2, .window = {0, 16}}};
   Input in{.running = c.running, .waiting = c.waiting, .available = {101, 20}, .limits = c.limits};
   StepPlan out;

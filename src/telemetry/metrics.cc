@@ -23,7 +23,9 @@ void Registry::add(size_t row, double by, size_t label) noexcept {
   at(row, label).value.fetch_add(by, std::memory_order_relaxed);
 }
 
-void Registry::set(size_t row, double to, size_t label) noexcept { at(row, label).value.store(to, std::memory_order_relaxed); }
+void Registry::set(size_t row, double to, size_t label) noexcept {
+  at(row, label).value.store(to, std::memory_order_relaxed);
+}
 
 void Registry::observe(size_t row, double value, size_t label) noexcept {
   if (value != value) return;

@@ -1,5 +1,5 @@
-// Counters, gauges and histograms as rows of a table, and their Prometheus text. Writing is one relaxed atomic operation and cannot fail;
-// reading at a scrape takes no lock, so a scrape never waits for a step and a step never for a scrape.
+// Counters, gauges and histograms as rows of a table, and their Prometheus text. Writing is one relaxed atomic operation and
+// cannot fail; reading at a scrape takes no lock, so a scrape never waits for a step and a step never for a scrape.
 #pragma once
 
 #include <atomic>
@@ -16,13 +16,13 @@ namespace isotope::telemetry {
 enum class Kind { counter, gauge, histogram };
 
 struct Row {
-  std::string_view name;                      ///< without "_total", which the writer appends to counters
+  std::string_view name;  ///< without "_total", which the writer appends to counters
   Kind kind;
   std::string_view help;
-  std::string_view label = {};                ///< name of the row's own label, or empty
+  std::string_view label = {};                    ///< name of the row's own label, or empty
   std::span<const std::string_view> values = {};  ///< all values of that label: one series each
-  std::span<const double> buckets = {};       ///< histogram: upper bounds, ascending, without +Inf
-  bool common_labels = true;                  ///< carries the registry's labels
+  std::span<const double> buckets = {};           ///< histogram: upper bounds, ascending, without +Inf
+  bool common_labels = true;                      ///< carries the registry's labels
 };
 
 using Labels = std::vector<std::pair<std::string, std::string>>;
@@ -43,8 +43,8 @@ class Registry {
 
  private:
   struct Series {
-    std::atomic<double> value{0};                    ///< histogram: sum of observations
-    std::unique_ptr<std::atomic<uint64_t>[]> counts; ///< histogram: per bucket, the last is +Inf
+    std::atomic<double> value{0};                     ///< histogram: sum of observations
+    std::unique_ptr<std::atomic<uint64_t>[]> counts;  ///< histogram: per bucket, the last is +Inf
   };
   const Series& at(size_t row, size_t label) const noexcept { return series_[first_[row] + label]; }
   Series& at(size_t row, size_t label) noexcept { return series_[first_[row] + label]; }

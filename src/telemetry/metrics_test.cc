@@ -26,15 +26,23 @@ TEST(Metrics, TextHasEverySeries) {
   r.observe(2, 100);
   r.add(3);
   const std::string L = "model_name=\"a\\\"b\\\\c\\nd\"";
-  EXPECT_EQ(r.prometheus(),
-            "# HELP t:running Running.\n# TYPE t:running gauge\nt:running{" + L + "} 2.5\n"
-            "# HELP t:done_total Done.\n# TYPE t:done_total counter\n"
-            "t:done_total{" + L + ",reason=\"stop\"} 0.0\nt:done_total{" + L + ",reason=\"length\"} 3.0\n"
-            "# HELP t:latency Latency.\n# TYPE t:latency histogram\n"
-            "t:latency_bucket{" + L + ",le=\"0.001\"} 0.0\nt:latency_bucket{" + L + ",le=\"1.0\"} 2.0\n"
-            "t:latency_bucket{" + L + ",le=\"20.0\"} 2.0\nt:latency_bucket{" + L + ",le=\"+Inf\"} 3.0\n"
-            "t:latency_sum{" + L + "} 101.5\nt:latency_count{" + L + "} 3.0\n"
-            "# HELP t:plain_total Plain.\n# TYPE t:plain_total counter\nt:plain_total 1.0\n");
+  EXPECT_EQ(r.prometheus(), "# HELP t:running Running.\n# TYPE t:running gauge\nt:running{" + L +
+                                "} 2.5\n"
+                                "# HELP t:done_total Done.\n# TYPE t:done_total counter\n"
+                                "t:done_total{" +
+                                L + ",reason=\"stop\"} 0.0\nt:done_total{" + L +
+                                ",reason=\"length\"} 3.0\n"
+                                "# HELP t:latency Latency.\n# TYPE t:latency histogram\n"
+                                "t:latency_bucket{" +
+                                L + ",le=\"0.001\"} 0.0\nt:latency_bucket{" + L +
+                                ",le=\"1.0\"} 2.0\n"
+                                "t:latency_bucket{" +
+                                L + ",le=\"20.0\"} 2.0\nt:latency_bucket{" + L +
+                                ",le=\"+Inf\"} 3.0\n"
+                                "t:latency_sum{" +
+                                L + "} 101.5\nt:latency_count{" + L +
+                                "} 3.0\n"
+                                "# HELP t:plain_total Plain.\n# TYPE t:plain_total counter\nt:plain_total 1.0\n");
 }
 
 TEST(Metrics, CountersNeverFallAndNothingIsNan) {
@@ -49,8 +57,8 @@ TEST(Metrics, CountersNeverFallAndNothingIsNan) {
 }
 
 TEST(Metrics, Numbers) {
-  const std::pair<double, const char*> cases[] = {{0, "0.0"},   {1e21, "1e+21"},      {0.1, "0.1"},
-                                                  {-3, "-3.0"}, {INFINITY, "+Inf"}, {-INFINITY, "-Inf"}, {NAN, "NaN"}};
+  const std::pair<double, const char*> cases[] = {{0, "0.0"},         {1e21, "1e+21"},     {0.1, "0.1"}, {-3, "-3.0"},
+                                                  {INFINITY, "+Inf"}, {-INFINITY, "-Inf"}, {NAN, "NaN"}};
   for (const auto& [v, text] : cases) EXPECT_EQ(number_text(v), text);
 }
 

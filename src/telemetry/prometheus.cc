@@ -21,7 +21,9 @@ std::string escaped(std::string_view s) {
   return out;
 }
 
-std::string_view type_name(Kind k) { return k == Kind::counter ? "counter" : k == Kind::gauge ? "gauge" : "histogram"; }
+std::string_view type_name(Kind k) {
+  return k == Kind::counter ? "counter" : k == Kind::gauge ? "gauge" : "histogram";
+}
 
 void header(std::string& out, std::string_view name, std::string_view help, Kind kind) {
   fmt::format_to(std::back_inserter(out), "# HELP {} {}\n# TYPE {} {}\n", name, help, name, type_name(kind));

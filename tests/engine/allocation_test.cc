@@ -1,4 +1,5 @@
-// A warm decode step allocates nothing, but for the rare doubling of an array that grows with the text. Counted by replacing operator new, which the sanitizers need for themselves.
+// A warm decode step allocates nothing, but for the rare doubling of an array that grows with the text. Counted by replacing
+// operator new, which the sanitizers need for themselves.
 #include <gtest/gtest.h>
 
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
@@ -8,7 +9,8 @@
 
 #include "fixture.h"
 
-#pragma GCC diagnostic ignored "-Wmismatched-new-delete"  // malloc and free do match, but the compiler sees only one of them inlined
+#pragma GCC diagnostic ignored \
+    "-Wmismatched-new-delete"  // malloc and free do match, but the compiler sees only one of them inlined
 
 namespace {
 thread_local int64_t allocations = 0;
@@ -19,8 +21,12 @@ void* operator new(std::size_t n) {
   if (void* p = std::malloc(n ? n : 1)) return p;
   throw std::bad_alloc();
 }
-void operator delete(void* p) noexcept { std::free(p); }
-void operator delete(void* p, std::size_t) noexcept { std::free(p); }
+void operator delete(void* p) noexcept {
+  std::free(p);
+}
+void operator delete(void* p, std::size_t) noexcept {
+  std::free(p);
+}
 
 namespace isotope::engine::test {
 namespace {

@@ -42,7 +42,8 @@ inline void expect_same(const Answer& got, const Answer& want, const std::string
   ASSERT_EQ(got.top.size(), want.top.size()) << where;
   for (size_t i = 0; i < got.top.size(); ++i) EXPECT_TRUE(same(got.top[i], want.top[i])) << where << ", token " << i;
   ASSERT_EQ(got.prompt.size(), want.prompt.size()) << where;
-  for (size_t i = 0; i < got.prompt.size(); ++i) EXPECT_TRUE(same(got.prompt[i], want.prompt[i])) << where << ", prompt token " << i;
+  for (size_t i = 0; i < got.prompt.size(); ++i)
+    EXPECT_TRUE(same(got.prompt[i], want.prompt[i])) << where << ", prompt token " << i;
 }
 
 class Collector {

@@ -1,5 +1,6 @@
-// A model made of arithmetic: the logits at a position are a hash of the tokens that it finds through the block tables, so that a wrong block,
-// slot, position, window or order of steps changes the output. It also reports every read of a cell that does not hold what it should.
+// A model made of arithmetic: the logits at a position are a hash of the tokens that it finds through the block tables, so that a
+// wrong block, slot, position, window or order of steps changes the output. It also reports every read of a cell that does not
+// hold what it should.
 #pragma once
 
 #include <atomic>
@@ -28,7 +29,9 @@ struct Vision {
   int64_t from(int64_t p) const { return window ? std::max<int64_t>(0, p - window + 1) : 0; }
 };
 
-inline uint64_t see(uint64_t h, int64_t position, int32_t token) { return mix(h ^ (uint64_t(position) << 32 | uint32_t(token))); }
+inline uint64_t see(uint64_t h, int64_t position, int32_t token) {
+  return mix(h ^ (uint64_t(position) << 32 | uint32_t(token)));
+}
 
 inline void fill_logits(uint64_t h, std::span<float> out) {
   for (size_t i = 0; i < out.size(); ++i) out[i] = float(int64_t(mix(h + i) >> 40) - (1 << 23)) * (4.0f / (1 << 23));
@@ -47,7 +50,8 @@ inline void reference_logits(std::span<const int32_t> tokens, std::span<const kv
 
 class FakeRunner final : public Runner {
  public:
-  FakeRunner(int64_t vocab, int block_size, std::vector<kv::GroupConfig> groups) : vocab_(vocab), block_size_(block_size), groups_(std::move(groups)) {
+  FakeRunner(int64_t vocab, int block_size, std::vector<kv::GroupConfig> groups)
+      : vocab_(vocab), block_size_(block_size), groups_(std::move(groups)) {
     for (const auto& g : groups_) cells_.emplace_back(size_t(g.blocks * block_size));
   }
 

@@ -27,7 +27,11 @@ struct Rig {
     Parts p;
     p.options = setup.options;
     p.options.block_size = kBlock;
-    p.info = {.name = "fake", .vocab = kVocab, .context_length = setup.max_model_len, .max_model_len = setup.max_model_len, .eos_ids = {kEos}};
+    p.info = {.name = "fake",
+              .vocab = kVocab,
+              .context_length = setup.max_model_len,
+              .max_model_len = setup.max_model_len,
+              .eos_ids = {kEos}};
     p.groups = setup.groups;
     p.check_every_step = true;
     auto r = std::make_unique<FakeRunner>(kVocab, kBlock, setup.groups);
@@ -89,8 +93,13 @@ inline Answer expected(const std::vector<int32_t>& prompt, const SamplingParams&
   a.finish = FinishReason::length;
   while (int64_t(tokens.size() - prompt.size()) < p.max_tokens) {
     reference_logits(tokens, groups, logits);
-    const sample::Row row{.logits = logits, .params = &p, .tokens = tokens, .prompt_tokens = int64_t(prompt.size()), .counts = &counts,
-                          .end_tokens = ends, .seed = p.seed.value_or(0)};
+    const sample::Row row{.logits = logits,
+                          .params = &p,
+                          .tokens = tokens,
+                          .prompt_tokens = int64_t(prompt.size()),
+                          .counts = &counts,
+                          .end_tokens = ends,
+                          .seed = p.seed.value_or(0)};
     const int32_t t = sampler.choose(row);
     if (p.logprobs >= 0) {
       a.logprobs.push_back(sample::logprobs_of(logits, t, p.logprobs, top, scratch));

@@ -57,7 +57,8 @@ TEST(Cancel, AtAnyStageFreesItsBlocksWithinOneStep) {  // field report G19
   const int64_t asked_again_at = rig.runner->steps;
   ASSERT_TRUE(c.wait_ended(3));
   EXPECT_LE(ended_at, asked_again_at + 1);
-  EXPECT_TRUE(c.answer(2).tokens.empty() || rig.runner->steps > 25);  // 25 chunks of 8: still in its prompt, unless the machine stood still
+  EXPECT_TRUE(c.answer(2).tokens.empty() ||
+              rig.runner->steps > 25);  // 25 chunks of 8: still in its prompt, unless the machine stood still
   const auto s = rig->stats();
   EXPECT_EQ(s.blocks_free + s.blocks_evictable, s.blocks_total);
   EXPECT_EQ(s.running + s.waiting, 0);
@@ -83,7 +84,8 @@ TEST(Cancel, StormsLeaveNothingBehind) {
         std::mt19937 rng(static_cast<uint32_t>(t));
         for (uint64_t i = 0; i < kRequests; ++i) {
           const uint64_t id = uint64_t(t) * 1000 + i;
-          Request r = request(id, prompt_of(1 + int64_t(i % 40), uint32_t(i % 5)), {.temperature = 0, .max_tokens = 1 + int64_t(i % 30), .ignore_eos = true});
+          Request r = request(id, prompt_of(1 + int64_t(i % 40), uint32_t(i % 5)),
+                              {.temperature = 0, .max_tokens = 1 + int64_t(i % 30), .ignore_eos = true});
           r.priority = int(i % 3);
           r.sink = c.sink(id);
           if (!rig->submit(std::move(r))) ++refused;
@@ -100,7 +102,8 @@ TEST(Cancel, StormsLeaveNothingBehind) {
       for (uint64_t i = 0; i < kRequests; ++i) {
         const Answer a = c.answer(t * 1000 + i);
         EXPECT_EQ(a.finals, 1);
-        const Answer w = expected(prompt_of(1 + int64_t(i % 40), uint32_t(i % 5)), {.temperature = 0, .max_tokens = 1 + int64_t(i % 30), .ignore_eos = true}, setup.groups);
+        const Answer w = expected(prompt_of(1 + int64_t(i % 40), uint32_t(i % 5)),
+                                  {.temperature = 0, .max_tokens = 1 + int64_t(i % 30), .ignore_eos = true}, setup.groups);
         ASSERT_LE(a.tokens.size(), w.tokens.size());
         EXPECT_TRUE(std::equal(a.tokens.begin(), a.tokens.end(), w.tokens.begin()));  // what came is a prefix of the truth
         full += a.finish == FinishReason::length;
@@ -123,13 +126,16 @@ TEST(Queue, LimitGivesAnErrorWorthRetrying) {
   for (uint64_t i = 0; i < 20 && !error; ++i) {
     Request r = request(i, prompt_of(4), kLong);
     r.sink = c.sink(i);
-    if (auto ok = rig->submit(std::move(r)); ok) ++accepted;
-    else error = ok.error();
+    if (auto ok = rig->submit(std::move(r)); ok)
+      ++accepted;
+    else
+      error = ok.error();
   }
   ASSERT_TRUE(error);
   EXPECT_EQ(error->code, Code::resource_exhausted);
   EXPECT_TRUE(accepted == 3 || accepted == 4) << accepted;
-  EXPECT_NE(rig->metrics().find("vllm:admission_rejections_total{model_name=\"fake\",engine=\"0\",reason=\"queue_full\"} 1.0"), std::string::npos);
+  EXPECT_NE(rig->metrics().find("vllm:admission_rejections_total{model_name=\"fake\",engine=\"0\",reason=\"queue_full\"} 1.0"),
+            std::string::npos);
   for (uint64_t i = 0; i < 20; ++i) rig->finish(i, FinishReason::abort);
   ASSERT_TRUE(c.wait_ended(accepted));
   EXPECT_EQ(run_one(*rig, request(50, prompt_of(5), {.temperature = 0, .max_tokens = 2, .ignore_eos = true})).tokens.size(), 2u);
@@ -255,7 +261,8 @@ TEST(Mask, ABrokenOneFailsItsOwnRequest) {
     ASSERT_TRUE(a.error);
     EXPECT_EQ(a.error->code, Code::internal);
   }
-  const Answer none = run_one(*rig, request(2, prompt_of(4), {.temperature = 0, .allowed_token_ids = {5}, .bad_words = {{5}}, .max_tokens = 3}));
+  const Answer none =
+      run_one(*rig, request(2, prompt_of(4), {.temperature = 0, .allowed_token_ids = {5}, .bad_words = {{5}}, .max_tokens = 3}));
   EXPECT_EQ(none.finish, FinishReason::error);
   EXPECT_EQ(none.error->code, Code::invalid_argument);
 }

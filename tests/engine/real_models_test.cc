@@ -1,5 +1,5 @@
-// Same prompt, same bits on published models through the whole engine: alone, in a batch of 16, chunked at 7 and at 512, after prefix hits,
-// after preemption, with 1, 2 and 3 threads. Tokens and log-probabilities are compared as bits.
+// Same prompt, same bits on published models through the whole engine: alone, in a batch of 16, chunked at 7 and at 512, after
+// prefix hits, after preemption, with 1, 2 and 3 threads. Tokens and log-probabilities are compared as bits.
 #include <gtest/gtest.h>
 
 #include "collector.h"

@@ -3,7 +3,6 @@
 
 #include <cmath>
 #include <limits>
-#include <regex>
 
 #include "fixture.h"
 
@@ -18,7 +17,9 @@ struct BadCase {
   SamplingParams params;
   const char* says;  ///< part of the message
 };
-void PrintTo(const BadCase& c, std::ostream* o) { *o << c.name; }
+void PrintTo(const BadCase& c, std::ostream* o) {
+  *o << c.name;
+}
 
 std::vector<BadCase> bad_cases() {
   const auto ok = prompt_of(4);
@@ -91,16 +92,20 @@ TEST(Request, LengthsUpToTheContext) {  // field report G20
   EXPECT_EQ(scored.finish, FinishReason::length);
   EXPECT_EQ(scored.prompt.size(), 256u);
   EXPECT_TRUE(scored.tokens.empty());
-  EXPECT_EQ(run_one(*rig, request(3, prompt_of(1), {.temperature = 0, .max_tokens = 255, .ignore_eos = true})).tokens.size(), 255u);
+  EXPECT_EQ(run_one(*rig, request(3, prompt_of(1), {.temperature = 0, .max_tokens = 255, .ignore_eos = true})).tokens.size(),
+            255u);
 }
 
 TEST(Request, HugeTopKAndGreedyShareABatch) {  // field report G07
   Rig rig({});
   std::vector<Request> v;
   std::map<uint64_t, Answer> want;
-  const SamplingParams params[] = {{.temperature = 0, .max_tokens = 9}, {.temperature = 1, .top_k = 9999999, .seed = 1, .max_tokens = 9},
-                                   {.temperature = 1, .top_k = INT32_MAX, .seed = 1, .max_tokens = 9}, {.temperature = 1, .top_k = -1, .seed = 1, .max_tokens = 9},
-                                   {.temperature = 1, .top_k = 0, .seed = 1, .max_tokens = 9}, {.temperature = 1, .top_k = 64, .seed = 1, .max_tokens = 9}};
+  const SamplingParams params[] = {{.temperature = 0, .max_tokens = 9},
+                                   {.temperature = 1, .top_k = 9999999, .seed = 1, .max_tokens = 9},
+                                   {.temperature = 1, .top_k = INT32_MAX, .seed = 1, .max_tokens = 9},
+                                   {.temperature = 1, .top_k = -1, .seed = 1, .max_tokens = 9},
+                                   {.temperature = 1, .top_k = 0, .seed = 1, .max_tokens = 9},
+                                   {.temperature = 1, .top_k = 64, .seed = 1, .max_tokens = 9}};
   for (uint64_t i = 0; i < std::size(params); ++i) {
     want[i] = expected(prompt_of(5), params[i], rig.setup.groups);
     v.push_back(request(i, prompt_of(5), params[i]));
@@ -122,14 +127,16 @@ TEST(Request, TinyTemperaturesGiveTheGreedyText) {  // field report G06
 
 TEST(Request, BiasIsReallyApplied) {  // field report G08
   Rig rig({});
-  const Answer a = run_one(*rig, request(1, prompt_of(5), {.temperature = 1, .logit_bias = {{42, 1e9f}}, .seed = 1, .max_tokens = 5}));
+  const Answer a =
+      run_one(*rig, request(1, prompt_of(5), {.temperature = 1, .logit_bias = {{42, 1e9f}}, .seed = 1, .max_tokens = 5}));
   EXPECT_EQ(a.tokens, (std::vector<int32_t>(5, 42)));
 }
 
 TEST(Request, SeedIsDrawnAndReported) {
   Rig rig({});
   SamplingParams p{.temperature = 1, .max_tokens = 12, .ignore_eos = true};
-  const auto first = run_one(*rig, request(1, prompt_of(5), p)).tokens, second = run_one(*rig, request(2, prompt_of(5), p)).tokens;
+  const auto first = run_one(*rig, request(1, prompt_of(5), p)).tokens,
+             second = run_one(*rig, request(2, prompt_of(5), p)).tokens;
   EXPECT_NE(rig->stats(1)->seed, rig->stats(2)->seed);
   EXPECT_NE(first, second);
   p.seed = rig->stats(1)->seed;
@@ -167,9 +174,10 @@ TEST(Request, PromptLogprobsComeInBoundedPieces) {
   }
 }
 
+/// The value on the line that starts with `name`.
 double metric(const std::string& text, const std::string& name) {
-  std::smatch m;
-  return std::regex_search(text, m, std::regex("(?:^|\n)" + name + " ([-+.e0-9]+)")) ? std::stod(m[1]) : NAN;
+  const size_t at = ("\n" + text).find("\n" + name + " ");
+  return at == std::string::npos ? NAN : std::stod(text.substr(at + name.size() + 1));
 }
 
 TEST(Metrics, CountersAreMonotoneAndSourcesAddUp) {  // field report X01
@@ -177,29 +185,37 @@ TEST(Metrics, CountersAreMonotoneAndSourcesAddUp) {  // field report X01
   setup.options.preempt_every = 5;
   Rig rig(setup);
   std::map<std::string, double> last;
-  const std::string L = "\\{model_name=\"fake\",engine=\"0\"";
+  const std::string L = "{model_name=\"fake\",engine=\"0\"";
   for (uint64_t round = 0; round < 6; ++round) {
     std::vector<Request> v;
-    for (uint64_t i = 0; i < 6; ++i) v.push_back(request(round * 10 + i, prompt_of(10 + int64_t(i), uint32_t(round / 2)), {.temperature = 0, .max_tokens = 20, .ignore_eos = true}));
+    for (uint64_t i = 0; i < 6; ++i)
+      v.push_back(request(round * 10 + i, prompt_of(10 + int64_t(i), uint32_t(round / 2)),
+                          {.temperature = 0, .max_tokens = 20, .ignore_eos = true}));
     run(*rig, std::move(v));
     const std::string text = rig->metrics();
-    for (const std::string& name : {"vllm:prompt_tokens_total" + L + "\\}", "vllm:prompt_tokens_cached_total" + L + "\\}", "vllm:generation_tokens_total" + L + "\\}",
-                                   "vllm:prefix_cache_queries_total" + L + "\\}", "vllm:prefix_cache_hits_total" + L + "\\}", "vllm:num_preemptions_total" + L + "\\}",
-                                   "vllm:time_to_first_token_seconds_count" + L + "\\}", "vllm:request_success_total" + L + ",finished_reason=\"length\"\\}",
-                                   std::string("atom:requests_finished_total"), std::string("atom:generation_tokens_total")}) {
+    for (const std::string& name :
+         {"vllm:prompt_tokens_total" + L + "}", "vllm:prompt_tokens_cached_total" + L + "}",
+          "vllm:generation_tokens_total" + L + "}", "vllm:prefix_cache_queries_total" + L + "}",
+          "vllm:prefix_cache_hits_total" + L + "}", "vllm:num_preemptions_total" + L + "}",
+          "vllm:time_to_first_token_seconds_count" + L + "}", "vllm:request_success_total" + L + ",finished_reason=\"length\"}",
+          std::string("atom:requests_finished_total"), std::string("atom:generation_tokens_total")}) {
       const double now = metric(text, name);
       EXPECT_GE(now, last[name]) << name;
       last[name] = now;
     }
-    const auto source = [&](const char* s) { return metric(text, "vllm:prompt_tokens_by_source_total" + L + ",source=\"" + s + "\"\\}"); };
-    EXPECT_EQ(source("local_compute") + source("local_cache_hit") + source("external_kv_transfer"), last["vllm:prompt_tokens_total" + L + "\\}"]);
+    const auto source = [&](const char* s) {
+      return metric(text, "vllm:prompt_tokens_by_source_total" + L + ",source=\"" + s + "\"}");
+    };
+    EXPECT_EQ(source("local_compute") + source("local_cache_hit") + source("external_kv_transfer"),
+              last["vllm:prompt_tokens_total" + L + "}"]);
     EXPECT_GE(source("local_compute"), 0);
   }
-  EXPECT_EQ((last["vllm:prompt_tokens_total" + L + "\\}"]), 6 * (10 + 11 + 12 + 13 + 14 + 15 + 1));  // and run()'s gate, a prompt of one token
+  EXPECT_EQ((last["vllm:prompt_tokens_total" + L + "}"]),
+            6 * (10 + 11 + 12 + 13 + 14 + 15 + 1));  // and run()'s gate, a prompt of one token
   EXPECT_EQ(last["atom:requests_finished_total"], 36 + 6);
   EXPECT_EQ(last["atom:generation_tokens_total"], 720);
-  EXPECT_GT((last["vllm:num_preemptions_total" + L + "\\}"]), 0);
-  EXPECT_GT((last["vllm:prompt_tokens_cached_total" + L + "\\}"]), 0);
+  EXPECT_GT((last["vllm:num_preemptions_total" + L + "}"]), 0);
+  EXPECT_GT((last["vllm:prompt_tokens_cached_total" + L + "}"]), 0);
   EXPECT_NE(rig->metrics().find("block_size=\"4\",num_gpu_blocks=\"40\""), std::string::npos);
 }
 

@@ -1,4 +1,5 @@
-// Contract 1 on the scheduling side: whatever shares the step, however the prompt is cut, cached or preempted, the answer is the same.
+// Contract 1 on the scheduling side: whatever shares the step, however the prompt is cut, cached or preempted, the answer is the
+// same.
 #include <gtest/gtest.h>
 
 #include "fixture.h"
@@ -9,10 +10,27 @@ namespace {
 const SamplingParams kParams[] = {
     {.temperature = 0, .max_tokens = 20, .ignore_eos = true, .logprobs = 0},
     {.temperature = 1, .seed = 7, .max_tokens = 25, .ignore_eos = true, .logprobs = 3},
-    {.temperature = 0.8f, .top_k = 20, .top_p = 0.9f, .repetition_penalty = 1.3f, .presence_penalty = 0.5f, .frequency_penalty = 0.25f, .seed = 11,
-     .max_tokens = 30, .logprobs = 2, .prompt_logprobs = 2},
-    {.temperature = 1.2f, .min_p = 0.02f, .dry_multiplier = 0.8f, .dry_allowed_length = 1, .xtc_probability = 0.5f, .bad_words = {{3}, {1, 2}}, .seed = 99,
-     .max_tokens = 18, .min_tokens = 9, .stop_token_ids = {5, 6, 7}, .logprobs = 1},
+    {.temperature = 0.8f,
+     .top_k = 20,
+     .top_p = 0.9f,
+     .repetition_penalty = 1.3f,
+     .presence_penalty = 0.5f,
+     .frequency_penalty = 0.25f,
+     .seed = 11,
+     .max_tokens = 30,
+     .logprobs = 2,
+     .prompt_logprobs = 2},
+    {.temperature = 1.2f,
+     .min_p = 0.02f,
+     .dry_multiplier = 0.8f,
+     .dry_allowed_length = 1,
+     .xtc_probability = 0.5f,
+     .bad_words = {{3}, {1, 2}},
+     .seed = 99,
+     .max_tokens = 18,
+     .min_tokens = 9,
+     .stop_token_ids = {5, 6, 7},
+     .logprobs = 1},
     {.temperature = 0, .max_tokens = 0, .prompt_logprobs = 5},
 };
 
@@ -59,8 +77,8 @@ TEST(SameBits, AloneAndTogetherInEveryConfiguration) {
     const auto got = run(*rig, std::move(together));
     for (const auto& [id, a] : want) expect_same(got.at(id), a, std::string(c.name) + ", request " + std::to_string(id));
     for (uint64_t i = 0; i < 16; ++i)
-      expect_same(run_one(*rig, request(i, prompt_of(int64_t(1 + i * 5), uint32_t(i / 3)), kParams[i % std::size(kParams)])), want[i],
-                  std::string(c.name) + " again and alone, request " + std::to_string(i));
+      expect_same(run_one(*rig, request(i, prompt_of(int64_t(1 + i * 5), uint32_t(i / 3)), kParams[i % std::size(kParams)])),
+                  want[i], std::string(c.name) + " again and alone, request " + std::to_string(i));
     if (HasFailure()) return;
   }
 }
@@ -77,7 +95,8 @@ TEST(SameBits, AfterAPrefixHitOfEveryLength) {
         auto prompt = first;
         prompt.resize(size_t(length));
         if (shared < length) prompt[size_t(shared)] = (prompt[size_t(shared)] + 1) % kEos;
-        expect_same(run_one(*rig, request(2, prompt, kParams[1])), expected(prompt, kParams[1], groups), std::to_string(shared) + " of " + std::to_string(length));
+        expect_same(run_one(*rig, request(2, prompt, kParams[1])), expected(prompt, kParams[1], groups),
+                    std::to_string(shared) + " of " + std::to_string(length));
         const auto cached = rig->stats(2)->cached_tokens;
         EXPECT_EQ(cached, std::min(shared, length - 1) / kBlock * kBlock) << shared << " of " << length;
       }
@@ -124,7 +143,13 @@ TEST(SameBits, APoolForOneAndAHalfSequences) {  // field report G30
       std::map<uint64_t, Answer> want;
       std::optional<Gate> gate(*rig);
       for (uint64_t i = 0; i < 8; ++i) {
-        SamplingParams p{.temperature = 0.9f, .repetition_penalty = 1.2f, .frequency_penalty = 0.4f, .seed = i, .max_tokens = 28, .ignore_eos = true, .logprobs = 2};
+        SamplingParams p{.temperature = 0.9f,
+                         .repetition_penalty = 1.2f,
+                         .frequency_penalty = 0.4f,
+                         .seed = i,
+                         .max_tokens = 28,
+                         .ignore_eos = true,
+                         .logprobs = 2};
         if (i % 2) p.temperature = 0;
         const auto prompt = prompt_of(int64_t(6 + i % 4), uint32_t(i));
         want[i] = expected(prompt, p, groups);
