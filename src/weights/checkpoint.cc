@@ -83,8 +83,7 @@ class FileCheckpoint : public Checkpoint {
 
 using Opened = Result<std::unique_ptr<Checkpoint>>;
 
-// ---- GGUF
-// -----------------------------------------------------------------------------------------------------------------------------
+// ---- GGUF ----
 
 struct GgufPart {
   base::File file;
@@ -177,8 +176,7 @@ Opened open_gguf(const std::string& path, const levers::Loading& levers) {
   return c;
 }
 
-// ---- Hugging Face directories
-// -----------------------------------------------------------------------------------------------------------
+// ---- Hugging Face directories ----
 
 Result<std::pair<base::File, SafetensorsHeader>> read_safetensors(const std::string& path) {
   ISO_TRY(base::File file, base::File::open(path));

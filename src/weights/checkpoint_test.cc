@@ -47,8 +47,7 @@ void expect_error(const Result<std::unique_ptr<Checkpoint>>& r, Code code, std::
   EXPECT_FALSE(r.error().remedy.empty());
 }
 
-// ---- GGUF
-// -----------------------------------------------------------------------------------------------------------------------------
+// ---- GGUF ----
 
 GgufWriter tiny() {
   GgufWriter w;
@@ -285,8 +284,7 @@ TEST(Checkpoint, DisableMmapMapsNothing) {
   EXPECT_FALSE(maps_mention(path));
 }
 
-// ---- Hugging Face directories
-// -----------------------------------------------------------------------------------------------------------
+// ---- Hugging Face directories ----
 
 void write_shards(const TempDir& dir) {
   dir.write("config.json",
@@ -386,8 +384,7 @@ TEST(Directory, TokenizerFilesAndTemplates) {
   expect_error(open_checkpoint(dir.path(), {}), Code::data_loss, {"tokenizer_config.json"});
 }
 
-// ---- Published models
-// -------------------------------------------------------------------------------------------------------------------
+// ---- Published models ----
 
 struct Published {
   const char* name;
