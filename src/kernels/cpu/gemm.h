@@ -53,8 +53,8 @@ struct GemmArgs {
 
 struct GemmKernels {
   using Gemm = void (*)(const GemmArgs&) noexcept;
-  /// Sixteen rows of packed weight -> float32 row `lane`, k values: what tensor::dequantize gives.
-  using DecodeRow = void (*)(const std::byte* tile, int lane, int64_t k, float* out) noexcept;
+  /// Row `row` of a tile as float32, k values: what tensor::dequantize gives.
+  using DecodeRow = void (*)(const std::byte* tile, int row, int64_t k, float* out) noexcept;
 
   Gemm gemm[size_t(Pack::count_)];
   DecodeRow decode_row[size_t(Pack::count_)];

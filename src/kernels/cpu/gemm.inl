@@ -14,9 +14,9 @@ void gemm(const GemmArgs& a) noexcept {
 }
 
 template <Pack P>
-void decode_row(const std::byte* tile, int lane, int64_t k, float* out) noexcept {
-  if constexpr (pack_row(P).integer()) decode_row_int<P>(tile, lane, k, out);
-  else decode_row_float<P>(tile, lane, k, out);
+void decode_row(const std::byte* tile, int row, int64_t k, float* out) noexcept {
+  if constexpr (pack_row(P).integer()) decode_row_int<P>(tile, row, k, out);
+  else decode_row_float<P>(tile, row, k, out);
 }
 
 template <int... P>

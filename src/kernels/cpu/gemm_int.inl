@@ -75,9 +75,9 @@ inline void finish(const f32x16 (&acc)[H], float* out, int64_t stride, const flo
   }
 }
 
-// Lanes of tile t that exist.
-inline int lanes_of(const GemmArgs& a, int64_t t) {
-  const int64_t left = a.n - t * kLanes;
+// How many of the outputs n .. n + 15 exist.
+inline int lanes_of(const GemmArgs& a, int64_t n) {
+  const int64_t left = a.n - n;
   return left < kLanes ? int(left) : kLanes;
 }
 
@@ -101,7 +101,7 @@ void gemm_panel(const GemmArgs& a, int64_t t, const std::byte* record, int64_t r
       step_rows<L.kind, L.bits, H>(acc, load_codes<P>(unit, b), load_scales<P>(unit, b), record);
     }
   }
-  finish<H>(acc, a.out + row * a.out_stride + t * kLanes, a.out_stride, a.bias ? a.bias + t * kLanes : nullptr, lanes_of(a, t));
+  finish<H>(acc, a.out + row * a.out_stride + t * kLanes, a.out_stride, a.bias ? a.bias + t * kLanes : nullptr, lanes_of(a, t * kLanes));
 }
 
 template <Pack P>

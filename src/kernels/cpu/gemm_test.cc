@@ -39,7 +39,7 @@ struct Shape {
 };
 
 void run(const KernelTable& t, const PackRow& p, Shape s, bool at_start) {
-  const size_t tile_bytes = p.tile_bytes(s.k), tiles = size_t(s.n + kLanes - 1) / kLanes;
+  const size_t tile_bytes = p.tile_bytes(s.k), tiles = size_t(s.n + p.rows() - 1) / size_t(p.rows());
   Guarded weights(tiles * tile_bytes, at_start), x(size_t(s.m * s.k) * 4, at_start), quantized(quantized_bytes(s.m, s.k), at_start);
   Guarded out(size_t(s.m * s.n) * 4, at_start), bias(size_t(s.n) * 4, at_start), row(size_t(s.k) * 4, at_start);
   std::memset(weights.get(), 0x11, tiles * tile_bytes);
@@ -60,7 +60,7 @@ void run(const KernelTable& t, const PackRow& p, Shape s, bool at_start) {
                                .out_stride = s.n,
                                .bias = bias.get<float>()});
   for (int64_t n = 0; n < s.n; ++n)
-    t.gemm.decode_row[size_t(p.pack)](weights.get() + size_t(n / kLanes) * tile_bytes, int(n % kLanes), s.k, row.get<float>());
+    t.gemm.decode_row[size_t(p.pack)](weights.get() + size_t(n / p.rows()) * tile_bytes, int(n % p.rows()), s.k, row.get<float>());
 }
 
 TEST(Gemm, StaysInsideItsMemory) {
@@ -68,7 +68,7 @@ TEST(Gemm, StaysInsideItsMemory) {
     if (!isa.runnable) continue;
     for (const PackRow& p : kPacks)
       for (const int64_t m : {1, 2, 7, 16, 27})
-        for (const int64_t n : {1, 16, 39})
+        for (const int64_t n : {1, 16, 39, 100})
           for (const bool at_start : {false, true}) {
             SCOPED_TRACE(std::string(isa.isa) + " " + p.name + " m " + std::to_string(m) + " n " + std::to_string(n));
             const int64_t k = p.blocks ? 3 * p.unit_k() : 37;

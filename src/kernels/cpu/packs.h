@@ -1,4 +1,5 @@
 // How weights lie in memory for the kernels. Rows of a weight are cut into tiles of sixteen, one row a lane; a tile is a run of units along k.
+// Floating formats have tiles of 64 rows, one k after another: four vectors at once hide the latency of the fma, and memory is still one stream.
 // A unit holds `blocks` blocks of 32 k (K formats: 8, their 256), and these parts one after another:
 //   float32 fields, sixteen lanes each
 //   half precision fields, sixteen lanes each                        (d, then m)
@@ -16,7 +17,8 @@
 
 namespace isotope::kernels::cpu {
 
-constexpr int kLanes = 16;      ///< rows of a tile
+constexpr int kLanes = 16;      ///< rows of a vector
+constexpr int kFloatVectors = 4;  ///< vectors of a floating tile
 constexpr int kBlock = 32;      ///< k of a block: one activation scale
 constexpr int kGroups = 8;      ///< groups of four k in a block
 
@@ -34,7 +36,7 @@ enum class Kind : uint8_t {
   small16,       ///< d · (s0 · dot0 + s1 · dot1), one whole-number scale for each 16 k
   small16_min,   ///< the same, minus dmin · (m0 · sum0 + m1 · sum1)
   scale16,       ///< d0 · dot0 + d1 · dot1: two fields for each block
-  floating,      ///< no codes: values along k, sixteen lanes each
+  floating,      ///< no codes: 64 values for each k
 };
 
 struct PackRow {
@@ -51,9 +53,10 @@ struct PackRow {
   constexpr int small_a_at() const { return halves_at() + kLanes * 2 * halves; }
   constexpr int small_b_at() const { return small_a_at() + kLanes * small_a; }
   constexpr int blocks_at() const { return small_b_at() + kLanes * small_b; }
-  constexpr int unit_bytes() const { return blocks ? blocks_at() + blocks * block_bytes() : kLanes * bits / 8; }
+  constexpr int unit_bytes() const { return blocks ? blocks_at() + blocks * block_bytes() : rows() * bits / 8; }
   constexpr int unit_k() const { return blocks ? blocks * kBlock : 1; }
   constexpr bool integer() const { return kind != Kind::floating; }
+  constexpr int rows() const { return integer() ? kLanes : kLanes * kFloatVectors; }  ///< of a tile
   /// Bytes of a tile of k columns: whole units, rounded up to a cache line.
   constexpr size_t tile_bytes(int64_t k) const {
     return (size_t((k + unit_k() - 1) / unit_k()) * size_t(unit_bytes()) + 63) / 64 * 64;

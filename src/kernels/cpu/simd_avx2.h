@@ -4,14 +4,15 @@
 #include <immintrin.h>
 
 #include <cstdint>
+#include <type_traits>
 
 namespace isotope::kernels::cpu {
 namespace {
 
 constexpr const char* kSimd = "avx2";
 // What the registers allow; see gemm_int.inl and gemm_float.inl.
-constexpr int kPanelRows = 6, kSmallPanelRows = 6, kFloatRows = 4;
-constexpr int float_tiles_at_once(int rows) { return rows == 1 ? 4 : rows == 2 ? 2 : 1; }
+constexpr int kPanelRows = 6, kSmallPanelRows = 6, kFloatRows = 6;
+constexpr int float_vectors_at_once(int rows) { return rows == 1 ? 4 : rows == 2 ? 2 : 1; }
 struct f32x16 { __m256 lo, hi; };
 struct i32x16 { __m256i lo, hi; };
 struct m16 { __m256 lo, hi; };  // all ones or all zeros a lane

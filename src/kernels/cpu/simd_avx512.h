@@ -4,14 +4,15 @@
 #include <immintrin.h>
 
 #include <cstdint>
+#include <type_traits>
 
 namespace isotope::kernels::cpu {
 namespace {
 
 constexpr const char* kSimd = "avx512";
 // What the registers allow; see gemm_int.inl and gemm_float.inl.
-constexpr int kPanelRows = 16, kSmallPanelRows = 8, kFloatRows = 8;
-constexpr int float_tiles_at_once(int rows) { return rows <= 2 ? 8 : rows <= 4 ? 4 : 2; }
+constexpr int kPanelRows = 16, kSmallPanelRows = 8, kFloatRows = 6;
+constexpr int float_vectors_at_once(int) { return 4; }
 struct f32x16 { __m512 v; };
 struct i32x16 { __m512i v; };
 struct m16 { __mmask16 v; };

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <type_traits>
 
 namespace isotope::kernels::cpu {
 namespace {
@@ -9,7 +10,7 @@ namespace {
 constexpr const char* kSimd = "scalar";
 // What the registers allow; see gemm_int.inl and gemm_float.inl.
 constexpr int kPanelRows = 1, kSmallPanelRows = 1, kFloatRows = 1;
-constexpr int float_tiles_at_once(int) { return 1; }
+constexpr int float_vectors_at_once(int) { return 4; }
 struct f32x16 { float v[16]; };
 struct i32x16 { int32_t v[16]; };
 struct m16 { bool v[16]; };

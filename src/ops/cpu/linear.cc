@@ -9,7 +9,6 @@ namespace isotope::ops {
 using kernels::cpu::GemmArgs;
 using kernels::cpu::kBlock;
 using kernels::cpu::KernelTable;
-using kernels::cpu::kLanes;
 using kernels::cpu::kRecordBytes;
 
 namespace {
@@ -19,7 +18,7 @@ constexpr int64_t kAlone = 8'000;
 // Quantized activations of one pass over a weight stay in the second-level cache.
 constexpr int64_t kPassBytes = 640 << 10;
 // Rough costs, for a fair cut only.
-constexpr int64_t kQuantizeBlockCycles = 25, kBytesPerCycle = 8, kBlockRowCycles = 13, kFloatRowCycles = 1;
+constexpr int64_t kQuantizeBlockCycles = 25, kBytesPerCycle = 8, kBlockRowCycles = 13, kFloatRowCycles = 4;
 
 int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 const PackedWeight& packed(const LinearJob& j) { return static_cast<const PackedWeight&>(*j.w); }
@@ -81,10 +80,10 @@ void quantize_records(const KernelTable& t, const Input& in, int64_t a, int64_t 
 
 void run_tiles(const KernelTable& t, const Input& in, const LinearJob& j, int64_t tile, int64_t end, int64_t row, int64_t row_end) {
   const PackedWeight& w = packed(j);
-  const int64_t n0 = tile * kLanes;
+  const int64_t tile_rows = w.row().rows(), n0 = tile * tile_rows;
   t.gemm.gemm[size_t(w.pack)]({.tiles = w.tile(tile),
                                .tile_bytes = w.tile_bytes,
-                               .n = std::min(w.n, end * kLanes) - n0,
+                               .n = std::min(w.n, end * tile_rows) - n0,
                                .k = w.k,
                                .m = row_end - row,
                                .quantized = w.row().integer() ? in.panel(row) : nullptr,
@@ -142,7 +141,7 @@ void linear(base::Team& team, const KernelTable& table, Tensor x, std::span<std:
 void embed_row(const KernelTable& table, const Weight& weight, int64_t r, float* out) {
   const auto& w = static_cast<const PackedWeight&>(weight);
   ISO_CHECK(r >= 0 && r < w.n);
-  table.gemm.decode_row[size_t(w.pack)](w.tile(r / kLanes), int(r % kLanes), w.k, out);
+  table.gemm.decode_row[size_t(w.pack)](w.tile(r / w.row().rows()), int(r % w.row().rows()), w.k, out);
 }
 
 }  // namespace isotope::ops

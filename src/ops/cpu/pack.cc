@@ -99,9 +99,10 @@ struct FloatTile {
 Result<bool> pack_values(const Source& s, const PackRow& p, int64_t tile, FloatTile& scratch, std::byte* to) {
   scratch.row.resize(size_t(s.k));
   const int64_t units = s.k / kBlock;
+  const int64_t first = tile * p.rows();
   if (p.integer()) scratch.units.assign(size_t(units) * kLanes, UnitRow{});
-  for (int lane = 0; lane < kLanes && tile * kLanes + lane < s.n; ++lane) {
-    ISO_CHECK_OK(tensor::dequantize(s.t.dtype, s.row(tile * kLanes + lane), scratch.row));
+  for (int lane = 0; lane < p.rows() && first + lane < s.n; ++lane) {
+    ISO_CHECK_OK(tensor::dequantize(s.t.dtype, s.row(first + lane), scratch.row));
     if (p.integer()) {
       for (int64_t u = 0; u < units; ++u)
         if (!to_i8g16(std::span<const float, 32>(scratch.row.data() + u * kBlock, 32), scratch.units[size_t(u * kLanes + lane)])) return false;
@@ -109,7 +110,7 @@ Result<bool> pack_values(const Source& s, const PackRow& p, int64_t tile, FloatT
     }
     for (int64_t k = 0; k < s.k; ++k) {
       const float v = scratch.row[size_t(k)];
-      std::byte* at = to + (size_t(k) * kLanes + size_t(lane)) * size_t(p.bits / 8);
+      std::byte* at = to + (size_t(k) * size_t(p.rows()) + size_t(lane)) * size_t(p.bits / 8);
       const uint16_t half = p.pack == Pack::bf16 ? tensor::f32_to_bf16(v) : 0;
       if (p.pack == Pack::f32) std::memcpy(at, &v, 4);
       else std::memcpy(at, &half, 2);
@@ -122,10 +123,11 @@ Result<bool> pack_values(const Source& s, const PackRow& p, int64_t tile, FloatT
 }
 
 // One tile of 16-bit floats as they are.
-void pack_halves(const Source& s, int64_t tile, std::byte* to) {
-  for (int lane = 0; lane < kLanes && tile * kLanes + lane < s.n; ++lane) {
-    const uint8_t* row = s.row(tile * kLanes + lane);
-    for (int64_t k = 0; k < s.k; ++k) std::memcpy(to + (size_t(k) * kLanes + size_t(lane)) * 2, row + size_t(k) * 2, 2);
+void pack_halves(const Source& s, const PackRow& p, int64_t tile, std::byte* to) {
+  const int64_t first = tile * p.rows();
+  for (int lane = 0; lane < p.rows() && first + lane < s.n; ++lane) {
+    const uint8_t* row = s.row(first + lane);
+    for (int64_t k = 0; k < s.k; ++k) std::memcpy(to + (size_t(k) * size_t(p.rows()) + size_t(lane)) * 2, row + size_t(k) * 2, 2);
   }
 }
 
@@ -140,7 +142,7 @@ Result<bool> pack_all(const Source& s, PackedWeight& w) {
     if (read) {
       pack_codes(s, p, read, t, to);
     } else if (as_is) {
-      pack_halves(s, t, to);
+      pack_halves(s, p, t, to);
     } else {
       ISO_TRY(const bool ok, pack_values(s, p, t, scratch, to));
       if (!ok) return false;

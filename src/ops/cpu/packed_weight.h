@@ -14,10 +14,10 @@ namespace isotope::ops {
 class PackedWeight final : public Weight {
  public:
   kernels::cpu::Pack pack{};
-  size_t tile_bytes = 0;  ///< of sixteen rows
+  size_t tile_bytes = 0;
   WeightStore::Piece memory;
 
-  int64_t tiles() const { return (n + kernels::cpu::kLanes - 1) / kernels::cpu::kLanes; }
+  int64_t tiles() const { return (n + row().rows() - 1) / row().rows(); }
   const std::byte* tile(int64_t t) const { return memory.data + size_t(t) * tile_bytes; }
   const kernels::cpu::PackRow& row() const { return kernels::cpu::pack_row(pack); }
 };
