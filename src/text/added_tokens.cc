@@ -98,6 +98,7 @@ void AddedTokens::split(std::string_view text, bool normalized, const SpecialZon
     if (token.lstrip) {
       while (begin > 0 && is(text, before(text, begin), props::kWhite)) begin = before(text, begin);
       begin = std::max(begin, done);
+      if (begin >= end) continue;  // all of it is white space that the token before it has taken
     }
     if (token.rstrip)
       while (end < text.size() && is(text, end, props::kWhite)) end += char_length(text[end]);

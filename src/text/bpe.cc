@@ -39,9 +39,8 @@ void MergeTable::set(int32_t left, int32_t right, Merge m) {
 }
 
 bool has_inner_metaspace(std::string_view text) {
-  constexpr std::string_view kSpace = "\xE2\x96\x81";
-  for (size_t at = text.find(kSpace); at != std::string_view::npos; at = text.find(kSpace, at + 3))
-    if (at > 0 && (at < 3 || text.substr(at - 3, 3) != kSpace)) return true;
+  for (size_t at = text.find(kMetaspace); at != std::string_view::npos; at = text.find(kMetaspace, at + 3))
+    if (at > 0 && (at < 3 || text.substr(at - 3, 3) != kMetaspace)) return true;
   return false;
 }
 
@@ -85,9 +84,9 @@ Result<std::unique_ptr<Bpe>> Bpe::prepare(const Vocab& vocab, BpeOptions options
       bpe->ascii_ids_[c] = vocab.find({&text, 1});
     }
   }
-  // An unknown character may be fused with one across the cut; without one the parts are independent.
-  bpe->cut_before_metaspace_ = !o.byte_level && !o.ignore_merges && o.continuing_subword_prefix.empty() && o.end_of_word_suffix.empty() &&
-                               ((o.byte_fallback && bpe->all_bytes_) || bpe->unk_id_ < 0 || !o.fuse_unk);
+  // Parts are independent only if every character gives symbols of its own: what is unknown may be dropped, or fused across the cut.
+  bpe->cut_before_metaspace_ = vocab.find(kMetaspace) >= 0 && !o.byte_level && !o.ignore_merges && o.continuing_subword_prefix.empty() && o.end_of_word_suffix.empty() &&
+                               ((o.byte_fallback && bpe->all_bytes_) || (bpe->unk_id_ >= 0 && !o.fuse_unk));
   return bpe;
 }
 
@@ -110,7 +109,7 @@ void Bpe::finish() {}
 
 void Bpe::specials_changed() {
   merges_make_specials_ = false;
-  for (int64_t id = 0; id < vocab_.size() && !merges_make_specials_; id++) merges_make_specials_ = special(int32_t(id)) && count_chars(vocab_.text(int32_t(id))) > 1;
+  for (int64_t id = 0; id < vocab_.size() && !merges_make_specials_; id++) merges_make_specials_ = special(int32_t(id));
 }
 
 const MergeTable::Merge* Bpe::pair(int32_t left, int32_t right, bool allow_special) const {

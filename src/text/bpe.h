@@ -112,15 +112,16 @@ class ScoredBpe final : public Model {
   bool all_bytes_ = false, cut_before_metaspace_ = false;
 };
 
+inline constexpr std::string_view kMetaspace = "\xE2\x96\x81";  ///< "▁", which stands for a space
+
 /// Cuts `text` before every "▁" that does not follow another "▁" and calls f with each part.
 template <class F>
 void for_each_metaspace_part(std::string_view text, F f) {
-  constexpr std::string_view kSpace = "\xE2\x96\x81";
   size_t begin = 0, at = 0;
-  while ((at = text.find(kSpace, at)) != std::string_view::npos) {
+  while ((at = text.find(kMetaspace, at)) != std::string_view::npos) {
     if (at > begin) f(text.substr(begin, at - begin));
     begin = at;
-    while (text.substr(at, 3) == kSpace) at += 3;
+    while (text.substr(at, 3) == kMetaspace) at += 3;
   }
   if (begin < text.size()) f(text.substr(begin));
 }

@@ -252,7 +252,7 @@ class Replace final : public TokenStage {
 
  private:
   void token(std::string text) override {
-    if (!step_.regex) {
+    if (!step_.regex || text.empty()) {
       replace_all(text, step_.literal, step_.content);
       return next->put(text, true);
     }

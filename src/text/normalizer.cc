@@ -180,6 +180,7 @@ std::unique_ptr<Normalizer> make_replace(std::string literal, std::string conten
 Result<std::unique_ptr<Normalizer>> make_regex_replace(std::string_view pattern, std::string content) {
   ISO_TRY(auto regex, Regex::compile(pattern));
   return function([regex = std::shared_ptr<Regex>(std::move(regex)), content = std::move(content)](std::string& t, RegexWork& work) {
+    if (t.empty()) return;  // no match in the reference, whatever the pattern
     std::string out;
     size_t at = 0;
     regex->for_each(t, work, [&](Span s) {

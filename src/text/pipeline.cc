@@ -91,7 +91,11 @@ Pipeline::Pipeline(Parts parts) : parts_(std::move(parts)) {
     skipped_[size_t(t.id)] = special_texts.contains(text);
     normalized_.emplace(t.id, std::move(text));
   }
-  parts_.model->set_special(special_);
+  // A control token of one character has no other spelling: text may become it.
+  std::vector<bool> guarded = special_;
+  for (size_t id = 0; id < guarded.size(); id++)
+    if (guarded[id] && count_chars(token_text(int32_t(id))) < 2) guarded[id] = false;
+  parts_.model->set_special(std::move(guarded));
   const std::vector<int32_t> empty = post_process({});
   adds_bos_ = parts_.bos_id >= 0 && !empty.empty() && empty[0] == parts_.bos_id;
 }

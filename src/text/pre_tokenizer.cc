@@ -196,6 +196,26 @@ class RunSplit final : public Cutter {
 template <class Classify>
 std::unique_ptr<PreTokenizer> run_split(Classify classify) { return std::make_unique<RunSplit<Classify>>(classify); }
 
+/// Cuts where the script changes. As in the reference, what stands before the first character that has a script is lost.
+class ScriptSplit final : public Cutter {
+ private:
+  void cut(const PreText& t, Span piece, std::vector<Span>& out) const override {
+    const char *base = t.text.data(), *p = base + piece.begin, *end = base + piece.end;
+    const size_t first = out.size();
+    uint8_t last = 0;
+    while (p < end) {
+      const auto at = size_t(p - base);
+      const uint8_t script = script_class(next_char(p));
+      if (script == 0) continue;
+      if (script != last) {
+        if (out.size() > first) out.back().end = at;
+        out.push_back({at, piece.end});
+      }
+      last = script;
+    }
+  }
+};
+
 class FixedLength final : public Cutter {
  public:
   explicit FixedLength(size_t chars) : chars_(chars) {}
@@ -308,7 +328,7 @@ std::unique_ptr<PreTokenizer> make_bert_split() {
 std::unique_ptr<PreTokenizer> make_word_split() {
   return run_split([&table = CharTable::get()](char32_t c) { return table[c] & props::kWord ? 1 : table[c] & props::kWhite ? 0 : 2; });
 }
-std::unique_ptr<PreTokenizer> make_script_split() { return nullptr; }
+std::unique_ptr<PreTokenizer> make_script_split() { return std::make_unique<ScriptSplit>(); }
 std::unique_ptr<PreTokenizer> make_fixed_length(size_t chars) { return std::make_unique<FixedLength>(chars); }
 std::unique_ptr<PreTokenizer> make_byte_level(bool add_prefix_space, bool use_regex, bool map_bytes) {
   return std::make_unique<ByteLevel>(add_prefix_space, use_regex, map_bytes);

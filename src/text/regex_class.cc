@@ -62,10 +62,10 @@ Set assigned(bool controls) {
   return s;
 }
 Set white() { return {"\\x{9}-\\x{D}\\x{20}\\x{85}\\x{A0}\\x{1680}\\x{2000}-\\x{200A}\\x{2028}\\x{2029}\\x{202F}\\x{205F}\\x{3000}", {}}; }
-Set word() {
+Set word(bool in_class = true) {
   Set s = property_set("Alphabetic", "Alphabetic");
   s.merge(categories({"M", "Nd", "Pc"}));
-  s.flat += "\\x{B2}\\x{B3}\\x{B9}\\x{BC}-\\x{BE}";  // Oniguruma's table for Latin-1 says so
+  if (!in_class) s.flat += "\\x{B2}\\x{B3}\\x{B9}\\x{BC}-\\x{BE}";  // Oniguruma's table for single Latin-1 characters differs
   return s;
 }
 Set hex() { return {"0-9A-Fa-f", {}}; }
@@ -139,13 +139,13 @@ Result<Set> property_escape(std::string_view in, size_t& at) {
   return outer != inner ? s.negated() : s;
 }
 
-Result<Set> escape_set(std::string_view in, size_t& at) {
+Result<Set> escape_set(std::string_view in, size_t& at, bool in_class) {
   const char c = in[at + 1];
   if (c == 'p' || c == 'P') return property_escape(in, at);
   std::optional<Set> s;
   switch (c | 32) {
     case 'd': s = categories({"Nd"}); break;
-    case 'w': s = word(); break;
+    case 'w': s = word(in_class); break;
     case 's': s = white(); break;
     case 'h': s = hex(); break;
     default: return error(std::string("the escape \\") + c + " is not supported");
@@ -208,7 +208,7 @@ class ClassParser {
     }
     ISO_TRY(const std::optional<char32_t> low, single());
     if (!low) {
-      ISO_TRY(const Set s, escape_set(in_, at_));
+      ISO_TRY(const Set s, escape_set(in_, at_, true));
       into.merge(s);
       if (next_is("-") && !next_is("-]")) return error("a range may not start with a class");
       return {};
@@ -273,7 +273,7 @@ std::string regex_literal(char32_t c) {
   return hex_char(c);
 }
 
-std::string class_of_word() { return word().text(); }
+std::string class_of_word() { return word(false).text(); }
 
 Result<std::optional<char32_t>> escaped_char(std::string_view in, size_t& at) {
   if (at + 1 >= in.size()) return error("end of pattern at escape");
@@ -307,7 +307,7 @@ Result<std::optional<char32_t>> escaped_char(std::string_view in, size_t& at) {
 }
 
 Result<std::string> translate_class_escape(std::string_view in, size_t& at) {
-  ISO_TRY(const Set s, escape_set(in, at));
+  ISO_TRY(const Set s, escape_set(in, at, false));
   return s.text();
 }
 

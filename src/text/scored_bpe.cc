@@ -44,7 +44,7 @@ std::unique_ptr<ScoredBpe> ScoredBpe::create(const Vocab& vocab, Options options
   const Options& o = bpe->options_;
   bpe->all_bytes_ = find_byte_tokens(vocab, bpe->byte_ids_);
   bpe->rank_ = ranks(o, size_t(vocab.size()));
-  bpe->cut_before_metaspace_ = bpe->all_bytes_ || o.unk_id < 0;
+  bpe->cut_before_metaspace_ = bpe->piece(kMetaspace) >= 0 && bpe->all_bytes_;
   for (int64_t id = 0; id < vocab.size() && bpe->cut_before_metaspace_; id++)
     if (size_t(id) < o.mergeable.size() && o.mergeable[size_t(id)] && has_inner_metaspace(vocab.text(int32_t(id)))) bpe->cut_before_metaspace_ = false;
   return bpe;

@@ -205,6 +205,11 @@ std::vector<size_t> grapheme_ends(std::string_view text) {
   return ends;
 }
 
+uint8_t script_class(char32_t c) {
+  const auto* it = std::upper_bound(std::begin(kScriptClassStarts), std::end(kScriptClassStarts), uint32_t(c) << 8 | 0xFF);
+  return uint8_t(it[-1] & 0xFF);
+}
+
 std::span<const CharRange> newer_members(std::string_view property) {
   for (const NewerRow& row : kNewer)
     if (row.name == property) return std::span(kNewerRanges).subspan(row.first, row.count);

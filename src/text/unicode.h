@@ -90,6 +90,9 @@ std::string normalize(std::string_view text, NormalForm form);
 /// Byte offsets at which extended grapheme clusters end.
 std::vector<size_t> grapheme_ends(std::string_view text);
 
+/// What the UnicodeScripts pre-tokenizer keeps together; 0 joins anything.
+uint8_t script_class(char32_t c);
+
 /// Names of properties that regular expressions may use, and the characters PCRE2 does not count to them yet.
 struct CharRange { char32_t first, last; };
 std::span<const CharRange> newer_members(std::string_view property);

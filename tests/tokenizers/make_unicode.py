@@ -30,7 +30,7 @@ PROPS = "Alphabetic Uppercase Lowercase White_Space Emoji Emoji_Presentation Emo
 
 
 def onig(rx):
-    pt = P.Split(Regex("(?:" + rx + ")+"), "removed", invert=True)
+    pt = P.Split(Regex("(?:" + rx + ")+"), "removed", invert=True)  # pieces are what matches
     return {ord(c) for piece, _ in pt.pre_tokenize_str(TEXT) for c in piece}
 
 
@@ -76,6 +76,23 @@ def measure():
     return {"White": ws, "Numeric": num, "Punct": punct, "Word": word,
             "Accent": {c for c in CPS if accents.normalize_str(chr(c)) == ""}, "Nonspacing": {c for c in CPS if mn.normalize_str(chr(c)) == ""},
             "Control": {c for c in CPS if cleaned[c] == ""}, "Cjk": {c for c in CPS if cjk.normalize_str(chr(c)) != chr(c)}}
+
+
+def script_classes():
+    """First code point << 8 | class: what UnicodeScripts keeps together. Class 0 joins anything; kana and Han are one class."""
+    pt = P.UnicodeScripts()
+    joins = lambda a, b: len(pt.pre_tokenize_str(chr(a) + chr(b))) == 1
+    script = {c: i + 1 for i, s in enumerate(SCRIPTS) for c in onig(r"\p{%s}" % s)}
+    classes, first = {}, {}
+    for c in CPS:
+        if joins(ord("a"), c) and joins(ord("Ж"), c): continue
+        known = first.get(script[c])
+        classes[c] = script[c] if known is None or joins(known, c) else next(i for i, r in first.items() if joins(r, c))
+        first.setdefault(classes[c], c)
+    same = {}
+    for i, c in first.items(): same[i] = next((j for j, d in first.items() if j < i and joins(d, c)), i)
+    cls = lambda c: same.get(classes.get(c), 0)
+    return [c << 8 | cls(c) for c in range(0x110000) if c == 0 or cls(c) != cls(c - 1)]
 
 
 def normal_forms():
@@ -144,6 +161,7 @@ def main():
     out.append("// Script names that \\p{} accepts.")
     emit(out, "std::string_view kScripts", (f'"{s}",' for s in SCRIPTS))
     emit(out, "std::string_view kBinaryProperties", (f'"{s}",' for s in PROPS))
+    emit(out, "uint32_t kScriptClassStarts", (f"0x{v:X}," for v in script_classes()), 12)
     inert, lower = normal_forms()
     out.append("// Left alone by the normal forms: newer than the library's tables.")
     emit(out, "Range kInert", (f"{{0x{a:X}, 0x{b:X}}}," for a, b in ranges(inert)))
@@ -151,4 +169,4 @@ def main():
     open(sys.argv[1], "w").write("\n".join(out) + "\n")
 
 
-main()
+if __name__ == "__main__": main()
