@@ -147,6 +147,7 @@ class Chat(unittest.TestCase):
         t.send("\x03")
         t.expect("stopped")
         t.expect("> ")
+        time.sleep(1)  # the editor takes the terminal over after the prompt is out; an end-of-file typed before that is the kernel's to read
         t.send("\x04")
         self.assertEqual(t.status(), 0)
 
