@@ -68,7 +68,7 @@ Golden read_golden(const std::string& family) {
 
 Result<Loaded> load(const std::string& path, int64_t served_len, const ops::CpuOpsOptions& options) {
   Loaded l;
-  const levers::Loading levers{.num_threads = 2};
+  const levers::Loading levers{.num_threads = 2, .prefetch = false};  // the models are small; more threads would only cost
   ISO_TRY(l.checkpoint, weights::open_checkpoint(path, levers));
   ISO_TRY(const models::ModelConfig config, models::parse_config(*l.checkpoint, {}, served_len));
   ISO_TRY(l.ops, ops::make_cpu_ops(options));
