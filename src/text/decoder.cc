@@ -18,11 +18,13 @@ namespace {
 
 using Stage = DecodeRun::Stage;
 
+constexpr size_t kLongestToken = size_t{1} << 20;  // what replacements in a row may make of one token
+
 void replace_all(std::string& text, std::string_view from, std::string_view to) {
   if (from.empty()) return;
   std::string out;
   size_t at = 0;
-  for (size_t hit; (hit = text.find(from, at)) != std::string::npos; at = hit + from.size()) out.append(text, at, hit - at).append(to);
+  for (size_t hit; out.size() < kLongestToken && (hit = text.find(from, at)) != std::string::npos; at = hit + from.size()) out.append(text, at, hit - at).append(to);
   if (at > 0) text = out.append(text, at);
 }
 
@@ -260,6 +262,7 @@ class Replace final : public TokenStage {
     size_t at = 0;
     work_.begin();
     step_.regex->for_each(text, work_, [&](Span s) {
+      if (out.size() >= kLongestToken) return;
       out.append(text, at, s.begin - at).append(step_.content);
       at = s.end;
     });

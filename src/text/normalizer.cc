@@ -88,13 +88,14 @@ class Precompiled final : public Normalizer {
  public:
   Precompiled(std::string charsmap, size_t units) : map_(std::move(charsmap)), units_(units) {}
 
-  void apply(std::string& text, RegexWork&) const override {
+  void apply(std::string& text, RegexWork& work) const override {
     std::string out;
     out.reserve(text.size() + 16);
     size_t begin = 0;
     for (const size_t end : grapheme_ends(text)) {
       const std::string_view grapheme = std::string_view(text).substr(begin, end - begin);
       begin = end;
+      if (!work.fits(out.size())) break;
       std::string_view mapped;
       if (grapheme.size() < 6 && find(grapheme, mapped)) {  // the reference looks whole clusters up only if they are short
         out += mapped;
@@ -141,7 +142,9 @@ class Precompiled final : public Normalizer {
 }  // namespace
 
 std::unique_ptr<Normalizer> make_normal_form(NormalForm form) {
-  return function([form](std::string& t, RegexWork&) { t = normalize(t, form); });
+  return function([form](std::string& t, RegexWork& work) {
+    if (work.fits(t.size())) t = normalize(t, form);
+  });
 }
 std::unique_ptr<Normalizer> make_lowercase() {
   return function([](std::string& t, RegexWork&) { map_chars(t, append_lower); });
@@ -153,7 +156,9 @@ std::unique_ptr<Normalizer> make_strip_accents() {
   return function([](std::string& t, RegexWork&) { drop(t, props::kAccent); });
 }
 std::unique_ptr<Normalizer> make_byte_alphabet() {
-  return function([](std::string& t, RegexWork&) { t = byte_alphabet::encode(t); });
+  return function([](std::string& t, RegexWork& work) {
+    if (work.fits(t.size() * 2)) t = byte_alphabet::encode(t);
+  });
 }
 std::unique_ptr<Normalizer> make_nmt() {
   return function([](std::string& t, RegexWork&) { map_chars(t, nmt); });
@@ -164,13 +169,13 @@ std::unique_ptr<Normalizer> make_prepend(std::string prefix) {
   });
 }
 std::unique_ptr<Normalizer> make_replace(std::string literal, std::string content) {
-  return function([literal = std::move(literal), content = std::move(content)](std::string& t, RegexWork&) {
+  return function([literal = std::move(literal), content = std::move(content)](std::string& t, RegexWork& work) {
     size_t hit = literal.empty() ? std::string::npos : t.find(literal);
     if (hit == std::string::npos) return;
     std::string out;
     out.reserve(t.size() + t.size() / 4);
     size_t at = 0;
-    for (; hit != std::string::npos; hit = t.find(literal, at)) {
+    for (; hit != std::string::npos && work.fits(out.size() + content.size()); hit = t.find(literal, at)) {
       out.append(t, at, hit - at).append(content);
       at = hit + literal.size();
     }
@@ -184,6 +189,7 @@ Result<std::unique_ptr<Normalizer>> make_regex_replace(std::string_view pattern,
     std::string out;
     size_t at = 0;
     regex->for_each(t, work, [&](Span s) {
+      if (!work.fits(out.size() + content.size())) return;
       out.append(t, at, s.begin - at).append(content);
       at = s.end;
     });

@@ -135,7 +135,7 @@ std::pair<std::vector<int32_t>, std::string> Pipeline::run(std::string_view text
   Lease lease(*this);
   Work& w = *lease;
   w.ids.clear();
-  w.regex.begin();
+  w.regex.begin(text.size());
   encode_text(text, zones, w);
   std::vector<int32_t> ids(w.ids.begin(), w.ids.end());
   return {add_special ? post_process(std::move(ids)) : std::move(ids), w.regex.error()};
@@ -239,6 +239,7 @@ int32_t Pipeline::token_id(std::string_view text) const {
 
 std::string Pipeline::token_bytes(int32_t id) const {
   const std::string_view text = token_text(id);
+  if (text.empty()) return {};
   return is_special(id) ? std::string(text) : token_text_bytes(parts_.decoder, text);
 }
 

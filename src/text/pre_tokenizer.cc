@@ -239,7 +239,7 @@ void rewrite(PreText& t, F f) {
   t.spare_text.reserve(t.text.size() * 2 + 16);
   for (Span& s : t.pieces) {
     const size_t begin = t.spare_text.size();
-    f(s, t.spare_text);
+    if (t.regex->fits(begin + 2 * (s.end - s.begin))) f(s, t.spare_text);
     s = {begin, t.spare_text.size()};
   }
   t.owned.swap(t.spare_text);

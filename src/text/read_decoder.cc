@@ -7,6 +7,7 @@ namespace {
 
 using Kind = DecoderStep::Kind;
 constexpr int kMaxDepth = 16;
+constexpr size_t kMaxSteps = 64;
 
 Result<DecoderStep> replace(const Fields& f) {
   ISO_TRY(const Json pattern, f.get("pattern"));
@@ -84,6 +85,7 @@ Result<std::vector<DecoderStep>> read_decoder(Json value, int depth) {
       ISO_TRY(auto part, read_decoder(e, depth + 1));
       std::move(part.begin(), part.end(), std::back_inserter(out));
     }
+    if (out.size() > kMaxSteps) return f.error("the sequence is too long");
     if (out.empty()) out.push_back({.kind = Kind::fuse});  // an empty sequence joins tokens without spaces
     return out;
   }

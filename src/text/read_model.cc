@@ -104,7 +104,7 @@ Result<void> read_word_piece(const Fields& f, Parts& p, bool) {
   ISO_TRY(o.unk_id, unknown_id(f, *p.vocab));
   ISO_TRY(o.continuing_prefix, f.string("continuing_subword_prefix", "##"));
   ISO_TRY(const int64_t longest, f.integer("max_input_chars_per_word", 100));
-  if (longest < 0) return f.error("max_input_chars_per_word may not be negative");
+  if (longest < 0 || longest > 4096) return f.error("max_input_chars_per_word must lie between 0 and 4096");
   o.max_chars = size_t(longest);
   p.model = std::make_unique<WordPiece>(*p.vocab, std::move(o));
   return {};

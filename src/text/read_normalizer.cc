@@ -6,7 +6,8 @@ namespace isotope::text {
 namespace {
 
 using Made = Result<std::unique_ptr<Normalizer>>;
-constexpr int kMaxDepth = 16;
+constexpr int kMaxDepth = 4;  // times kMaxSteps at each level
+constexpr size_t kMaxSteps = 64;
 
 Result<std::string> base64(std::string_view in, const Fields& f) {
   std::string out;
@@ -50,6 +51,7 @@ Made sequence(const Fields& f, int depth) {
   for (const Json e : list) {
     ISO_TRY(auto part, read_normalizer(e, depth + 1));
     if (part) parts.push_back(std::move(part));
+    if (parts.size() > kMaxSteps) return f.error("the sequence is too long");
   }
   return make_sequence(std::move(parts));
 }

@@ -1,9 +1,12 @@
+#include <algorithm>
+
 #include "text/tokenizer_json.h"
 
 namespace isotope::text {
 namespace {
 
 constexpr int kMaxDepth = 16;
+constexpr size_t kMaxSteps = 64;
 
 Result<int32_t> known_id(const Fields& f, int64_t id) {
   if (id < 0 || id >= Vocab::kMaxId) return f.error("token id " + std::to_string(id) + " is out of range");
@@ -52,6 +55,7 @@ Result<PostProcessor> template_processing(const Fields& f) {
     if (which != "A") return f.error("a template for one text may not name the sequence '" + std::string(which) + "'");
     items.push_back({true, {}});
   }
+  if (std::ranges::count_if(items, [](const TemplateItem& i) { return i.sequence; }) != 1) return f.error("a template must hold the text exactly once");
   return PostProcessor{std::move(items)};
 }
 
@@ -79,6 +83,7 @@ Result<PostProcessor> read_post_processor(Json value, int depth) {
     ISO_TRY(auto part, read_post_processor(e, depth + 1));
     std::move(part.begin(), part.end(), std::back_inserter(out));
   }
+  if (out.size() > kMaxSteps) return f.error("the sequence is too long");
   return out;
 }
 

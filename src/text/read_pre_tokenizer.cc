@@ -9,6 +9,7 @@ namespace {
 
 using Made = Result<std::unique_ptr<PreTokenizer>>;
 constexpr int kMaxDepth = 16;
+constexpr size_t kMaxSteps = 64;
 
 /// All steps in a row; sequences inside sequences are flat.
 Result<void> flatten(Json value, int depth, std::vector<Fields>& out) {
@@ -19,6 +20,7 @@ Result<void> flatten(Json value, int depth, std::vector<Fields>& out) {
   if (type != "Sequence") return out.push_back(std::move(f)), Result<void>{};
   ISO_TRY(const auto list, f.array("pretokenizers"));
   for (const Json e : list) ISO_CHECK_OK(flatten(e, depth + 1, out));
+  if (out.size() > kMaxSteps) return f.error("the sequence is too long");
   return {};
 }
 

@@ -43,10 +43,17 @@ struct RegexWork::State {
 RegexWork::RegexWork() : state_(std::make_unique<State>()) {}
 RegexWork::~RegexWork() = default;
 
-void RegexWork::begin() {
+void RegexWork::begin(size_t text_bytes) {
   error_.clear();
+  limit_ = (size_t{1} << 20) + text_bytes * 32;  // the normal forms need up to 18
   state_->start = {};
   state_->searches = 0;
+}
+
+bool RegexWork::fits(size_t bytes) {
+  if (bytes <= limit_) return true;
+  if (error_.empty()) error_ = "the tokenizer's normalizer makes this text more than 32 times longer";
+  return false;
 }
 
 struct Regex::Compiled {

@@ -14,15 +14,18 @@ namespace isotope::text {
 /// Oniguruma's Ruby syntax -> an equivalent PCRE2 pattern for UTF + UCP mode (no group is added that captures).
 Result<std::string> translate_regex(std::string_view oniguruma);
 
-/// What matching needs to write; one for each thread at a time. Bounds the time that patterns with runaway backtracking can take.
+/// What matching needs to write; one for each thread at a time. Bounds the time that patterns with runaway backtracking can take, and how much longer
+/// normalizers and pre-tokenizers may make a text.
 class RegexWork {
  public:
   RegexWork();
   ~RegexWork();
   RegexWork(const RegexWork&) = delete;
   RegexWork& operator=(const RegexWork&) = delete;
-  /// Starts a new text: clears `failed` and the clock.
-  void begin();
+  /// Starts a new text of so many bytes: clears `failed` and the clock.
+  void begin(size_t text_bytes = 0);
+  /// False (and failed) if a text of this size is more than the tokenizer may make of the one begun with.
+  bool fits(size_t bytes);
   bool failed() const { return !error_.empty(); }
   const std::string& error() const { return error_; }
 
@@ -31,6 +34,7 @@ class RegexWork {
   struct State;
   std::unique_ptr<State> state_;
   std::string error_;
+  size_t limit_ = size_t{1} << 20;
 };
 
 class Regex {

@@ -15,7 +15,10 @@ namespace {
 /// meaningless scores); else user-defined pieces come first, then the others by score, equal scores with equal rank.
 std::vector<uint32_t> ranks(const ScoredBpe::Options& o, size_t n) {
   const auto first = [&](uint32_t id) { return id < o.first.size() && o.first[id]; };
-  const auto score = [&](uint32_t id) { return id < o.scores.size() ? o.scores[id] : 0.0f; };
+  const auto score = [&](uint32_t id) {
+    const float s = id < o.scores.size() ? o.scores[id] : 0.0f;
+    return s == s ? s : -std::numeric_limits<float>::infinity();  // NaN has no place in an order
+  };
   std::vector<uint32_t> rank(n), order(n);
   std::iota(rank.begin(), rank.end(), 0u);
   std::iota(order.begin(), order.end(), 0u);

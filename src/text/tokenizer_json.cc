@@ -6,7 +6,7 @@
 namespace isotope::text {
 namespace {
 
-constexpr size_t kLongestAddedToken = 4096;
+constexpr size_t kLongestAddedToken = 512;
 
 /// Gives ids to added tokens as the reference does on loading: the model's own id if it has the text, else the next free one. Ids in the file are not used.
 class AddedTokenList {
@@ -16,7 +16,7 @@ class AddedTokenList {
   Result<void> add(AddedToken token) {
     if (token.content.empty()) return {};
     if (token.content.size() > kLongestAddedToken)
-      return fail(Code::unsupported, "the added token '" + token.content.substr(0, 40) + "…' is longer than 4096 bytes", "tokenizer.json, added_tokens", "shorten the token");
+      return fail(Code::unsupported, "the added token '" + token.content.substr(0, 40) + "…' is longer than 512 bytes", "tokenizer.json, added_tokens", "shorten the token");
     const auto [it, fresh] = index_.emplace(token.content, parts_.added.size());
     if (!fresh) {
       AddedToken& known = parts_.added[it->second];

@@ -22,47 +22,23 @@ Result<std::unique_ptr<Unigram>> Unigram::create(const Vocab& vocab, Options opt
 }
 
 Result<void> Unigram::build() {
-  const auto usable = [&](int32_t id) { return vocab_.has(id) && !vocab_.text(id).empty() && (options_.usable.empty() || options_.usable[size_t(id)]); };
+  const auto usable = [&](int32_t id) { return options_.usable.empty() || options_.usable[size_t(id)]; };
   double lowest = std::numeric_limits<double>::infinity();
-  std::vector<std::pair<std::string_view, int32_t>> words;
+  std::vector<std::pair<std::string_view, int32_t>> pieces;
   for (int32_t id = 0; id < vocab_.size(); id++) {
-    if (!vocab_.has(id)) continue;
-    if (options_.usable.empty() || options_.usable[size_t(id)]) lowest = std::min(lowest, options_.scores[size_t(id)]);
-    if (usable(id) && vocab_.find(vocab_.text(id)) == id) words.emplace_back(vocab_.text(id), id);
+    if (!vocab_.has(id) || !usable(id)) continue;
+    const std::string_view text = vocab_.text(id);
+    if (text.size() > kLongestPiece) {
+      return fail(Code::unsupported, "token " + std::to_string(id) + " ('" + std::string(text.substr(0, 40)) + "…') is longer than 1024 bytes", "Unigram model",
+                  "use a vocabulary with shorter tokens");
+    }
+    lowest = std::min(lowest, options_.scores[size_t(id)]);
+    if (vocab_.find(text) == id) pieces.emplace_back(text, id);
   }
   unk_score_ = lowest - kUnknownPenalty;
   find_byte_tokens(vocab_, byte_ids_);
-  std::sort(words.begin(), words.end());
-  // Breadth first: each queue entry is the range of words that share a node's prefix.
-  struct Range { size_t begin, end, depth; uint32_t node; };
-  std::vector<Range> queue{{0, words.size(), 0, 0}};
-  nodes_.push_back({});
-  for (size_t q = 0; q < queue.size(); q++) {
-    auto [begin, end, depth, node] = queue[q];
-    if (begin < end && words[begin].first.size() == depth) nodes_[node].id = words[begin++].second;
-    nodes_[node].first = uint32_t(nodes_.size());
-    for (size_t i = begin; i < end;) {
-      const auto byte = uint8_t(words[i].first[depth]);
-      size_t j = i;
-      while (j < end && uint8_t(words[j].first[depth]) == byte) j++;
-      queue.push_back({i, j, depth + 1, uint32_t(nodes_.size())});
-      nodes_.push_back({0, 0, byte, -1});
-      nodes_[node].count++;
-      i = j;
-    }
-  }
-  for (size_t b = 0; b < 256; b++) {
-    roots_[b] = kNone;
-    for (uint32_t i = 0; i < nodes_[0].count; i++)
-      if (nodes_[nodes_[0].first + i].byte == b) roots_[b] = nodes_[0].first + i;
-  }
+  trie_.build(std::move(pieces));
   return {};
-}
-
-const Unigram::Node* Unigram::child(const Node& node, uint8_t byte) const {
-  const Node *low = nodes_.data() + node.first, *end = low + node.count;
-  low = std::partition_point(low, end, [&](const Node& n) { return n.byte < byte; });
-  return low != end && low->byte == byte ? low : nullptr;
 }
 
 /// Viterbi over byte positions: path[i] is the best way to end at i.
@@ -76,15 +52,14 @@ void Unigram::best_path(std::string_view word, Scratch& s) const {
   for (size_t at = 0, n; at < word.size(); at += n) {
     n = char_length(word[at]);
     bool single = false;
-    const uint32_t root = roots_[uint8_t(word[at])];
-    const Node* node = root == kNone ? nullptr : &nodes_[root];
+    const Trie::Node* node = trie_.root(uint8_t(word[at]));
     for (size_t end = at + 1; node; end++) {
-      if (node->id >= 0 && (s.allow_special || !special(node->id))) {
-        relax(at, end, options_.scores[size_t(node->id)], node->id);
+      if (node->value >= 0 && (s.allow_special || !special(node->value))) {
+        relax(at, end, options_.scores[size_t(node->value)], node->value);
         single |= end == at + n;
       }
       if (end == word.size()) break;
-      node = child(*node, uint8_t(word[end]));
+      node = trie_.child(*node, uint8_t(word[end]));
     }
     if (!single) relax(at, at + n, unk_score_, -1);
   }

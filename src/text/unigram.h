@@ -2,6 +2,7 @@
 #pragma once
 
 #include "text/model.h"
+#include "text/trie.h"
 
 namespace isotope::text {
 
@@ -13,22 +14,19 @@ class Unigram final : public Model {
     int32_t unk_id = -1;
     bool byte_fallback = false;
   };
+  static constexpr size_t kLongestPiece = 1024;  ///< bytes; bounds the time that a text can take
   static Result<std::unique_ptr<Unigram>> create(const Vocab& vocab, Options options);
   void tokenize(std::string_view word, Scratch&, std::vector<int32_t>& out) const override;
 
  private:
-  /// A byte trie; children of a node lie together, sorted.
-  struct Node { uint32_t first = 0; uint16_t count = 0; uint8_t byte = 0; int32_t id = -1; };
   Unigram(const Vocab& vocab, Options options) : vocab_(vocab), options_(std::move(options)) {}
   Result<void> build();
-  const Node* child(const Node& node, uint8_t byte) const;
   void best_path(std::string_view word, Scratch&) const;
   void emit_unknown(std::string_view text, std::vector<int32_t>& out) const;
 
   const Vocab& vocab_;
   Options options_;
-  std::vector<Node> nodes_;
-  std::array<uint32_t, 256> roots_{};
+  Trie trie_;
   std::array<int32_t, 256> byte_ids_{};
   double unk_score_ = 0;
 };

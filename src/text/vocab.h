@@ -14,7 +14,7 @@ uint64_t hash_bytes(std::string_view s);
 
 class Vocab {
  public:
-  static constexpr int64_t kMaxId = int64_t{1} << 24;  ///< far above any published vocabulary; bounds memory for hostile ids
+  static constexpr int64_t kMaxId = int64_t{1} << 22;  ///< far above any published vocabulary; bounds memory for hostile ids
 
   void reserve(size_t tokens, size_t bytes);
   /// A text that exists already moves to the new id; an id that exists already gets the new text (the last one wins, as in the reference's maps).

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "text/model.h"
+#include "text/trie.h"
 
 namespace isotope::text {
 
@@ -14,12 +15,12 @@ class WordPiece final : public Model {
     std::string continuing_prefix = "##";
     size_t max_chars = 100;   ///< longer words are unknown as a whole
   };
-  WordPiece(const Vocab& vocab, Options options) : vocab_(vocab), options_(std::move(options)) {}
+  WordPiece(const Vocab& vocab, Options options);
   void tokenize(std::string_view word, Scratch&, std::vector<int32_t>& out) const override;
 
  private:
-  const Vocab& vocab_;
   Options options_;
+  Trie first_, continuing_;   ///< of the words' beginnings, and of what may follow (without the prefix)
 };
 
 class WordLevel final : public Model {

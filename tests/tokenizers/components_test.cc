@@ -2,13 +2,10 @@
 // make_component_goldens.py; more files of that kind (other seeds) may be put beside the first.
 #include <gtest/gtest.h>
 
-#include <filesystem>
-#include <fstream>
 #include <nlohmann/json.hpp>
-#include <sstream>
 
+#include "golden_files.h"
 #include "text/detokenizer.h"
-#include "text/tokenizer.h"
 #include "text/tokenizer_json.h"
 #include "text/unicode.h"
 
@@ -17,20 +14,11 @@ namespace {
 
 using nlohmann::json;
 using Ids = std::vector<int32_t>;
-const std::filesystem::path kGolden = std::filesystem::path(ISOTOPE_SOURCE_DIR) / "tests/tokenizers/golden";
-
-std::string read(const std::filesystem::path& path) {
-  std::ifstream in(path, std::ios::binary);
-  std::stringstream out;
-  out << in.rdbuf();
-  return out.str();
-}
-
 template <class F>
 void for_each_row(std::string_view kind, F f) {
-  for (const auto& e : std::filesystem::directory_iterator(kGolden)) {
+  for (const auto& e : std::filesystem::directory_iterator(golden::kFolder)) {
     if (!e.path().filename().string().starts_with("components")) continue;
-    for (const json& row : json::parse(read(e.path())))
+    for (const json& row : json::parse(golden::read(e.path())))
       if (row["kind"] == kind) f(row);
   }
 }

@@ -1,48 +1,24 @@
 // Id for id against Hugging Face tokenizers 0.23: encodings, decodings and streams of small tokenizers in the configurations that published models have.
 // golden/ is made by make_goldens.py.
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <filesystem>
-#include <fstream>
 #include <nlohmann/json.hpp>
-#include <sstream>
 
+#include "golden_files.h"
 #include "text/detokenizer.h"
-#include "text/tokenizer.h"
 #include "text/unicode.h"
 
 namespace isotope::text {
 namespace {
 
 using nlohmann::json;
-const std::filesystem::path kGolden = std::filesystem::path(ISOTOPE_SOURCE_DIR) / "tests/tokenizers/golden";
-
-std::string read(const std::filesystem::path& path) {
-  std::ifstream in(path, std::ios::binary);
-  std::stringstream out;
-  out << in.rdbuf();
-  return out.str();
-}
-
-std::vector<std::string> names() {
-  std::vector<std::string> out;
-  for (const auto& e : std::filesystem::directory_iterator(kGolden))
-    if (e.is_directory()) out.push_back(e.path().filename());
-  std::sort(out.begin(), out.end());
-  return out;
-}
-
 class Golden : public testing::TestWithParam<std::string> {
  protected:
   void SetUp() override {
-    VocabSource source;
-    source.tokenizer_json = read(kGolden / GetParam() / "tokenizer.json");
-    auto made = Tokenizer::create(source);
-    ASSERT_TRUE(made) << made.error().message();
-    tok_ = std::move(*made);
-    golden_ = json::parse(read(kGolden / GetParam() / "golden.json"));
-    strings_ = json::parse(read(kGolden / "strings.json"));
+    tok_ = golden::load(GetParam());
+    ASSERT_TRUE(tok_);
+    golden_ = json::parse(golden::read(golden::kFolder / GetParam() / "golden.json"));
+    strings_ = json::parse(golden::read(golden::kFolder / "strings.json"));
   }
   std::unique_ptr<Tokenizer> tok_;
   json golden_, strings_;
@@ -95,7 +71,7 @@ TEST_P(Golden, StreamsTheSameText) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(All, Golden, testing::ValuesIn(names()), [](const auto& i) { return i.param; });
+INSTANTIATE_TEST_SUITE_P(All, Golden, testing::ValuesIn(golden::names()), [](const auto& i) { return i.param; });
 
 }  // namespace
 }  // namespace isotope::text

@@ -6,6 +6,7 @@
 The library mixes Unicode versions (Oniguruma 16, the Rust standard library 17, older crates for punctuation and normal forms), so its behaviour is
 measured, not looked up. Needs the Python packages `tokenizers` (0.23) and the system's libpcre2-8 and libutf8proc, whose differences are recorded.
 """
+
 import ctypes
 import sys
 
@@ -41,8 +42,23 @@ class Pcre:
         lib.pcre2_get_ovector_pointer_8.restype = ctypes.POINTER(ctypes.c_size_t)
         lib.pcre2_get_ovector_pointer_8.argtypes = [ctypes.c_void_p]
         lib.pcre2_match_data_create_from_pattern_8.argtypes = [ctypes.c_void_p, ctypes.c_void_p]
-        lib.pcre2_compile_8.argtypes = [ctypes.c_char_p, ctypes.c_size_t, ctypes.c_uint32, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p]
-        lib.pcre2_match_8.argtypes = [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_size_t, ctypes.c_size_t, ctypes.c_uint32, ctypes.c_void_p, ctypes.c_void_p]
+        lib.pcre2_compile_8.argtypes = [
+            ctypes.c_char_p,
+            ctypes.c_size_t,
+            ctypes.c_uint32,
+            ctypes.c_void_p,
+            ctypes.c_void_p,
+            ctypes.c_void_p,
+        ]
+        lib.pcre2_match_8.argtypes = [
+            ctypes.c_void_p,
+            ctypes.c_char_p,
+            ctypes.c_size_t,
+            ctypes.c_size_t,
+            ctypes.c_uint32,
+            ctypes.c_void_p,
+            ctypes.c_void_p,
+        ]
         self.text = TEXT.encode()
 
     def match(self, rx):
@@ -51,7 +67,7 @@ class Pcre:
         md = self.lib.pcre2_match_data_create_from_pattern_8(re, None)
         ov, pos, out = self.lib.pcre2_get_ovector_pointer_8(md), 0, set()
         while pos < len(self.text) and self.lib.pcre2_match_8(re, self.text, len(self.text), pos, 0x40000000, md, None) > 0:
-            out.update(map(ord, self.text[ov[0]:ov[1]].decode()))
+            out.update(map(ord, self.text[ov[0] : ov[1]].decode()))
             pos = ov[1]
         return out
 
@@ -59,23 +75,42 @@ class Pcre:
 def ranges(cps):
     out = []
     for c in sorted(cps):
-        if out and (c == out[-1][1] + 1 or (out[-1][1], c) == (0xD7FF, 0xE000)): out[-1][1] = c
-        else: out.append([c, c])
+        if out and (c == out[-1][1] + 1 or (out[-1][1], c) == (0xD7FF, 0xE000)):
+            out[-1][1] = c
+        else:
+            out.append([c, c])
     return out
 
 
 def measure():
     """The sets in which the Rust side of the library differs from general categories."""
     ws = set(CPS) - {ord(c) for t, _ in P.WhitespaceSplit().pre_tokenize_str("".join("a" + chr(c) for c in CPS)) for c in t}
-    num = {ord(t) for t, _ in P.Digits(individual_digits=True).pre_tokenize_str("".join("一" + chr(c) for c in CPS)) if len(t) == 1 and t != "一"}
-    punct = {ord(t) for t, _ in P.Punctuation("isolated").pre_tokenize_str("".join("aa" + chr(c) for c in CPS)) if len(t) == 1 and t != "a"}
+    num = {
+        ord(t)
+        for t, _ in P.Digits(individual_digits=True).pre_tokenize_str("".join("一" + chr(c) for c in CPS))
+        if len(t) == 1 and t != "一"
+    }
+    punct = {
+        ord(t)
+        for t, _ in P.Punctuation("isolated").pre_tokenize_str("".join("aa" + chr(c) for c in CPS))
+        if len(t) == 1 and t != "a"
+    }
     word = {ord(t[1]) for t, _ in P.Whitespace().pre_tokenize_str("".join("a" + chr(c) + "\n" for c in CPS)) if len(t) == 2}
-    bert = lambda **k: N.BertNormalizer(**{**dict(clean_text=False, handle_chinese_chars=False, strip_accents=False, lowercase=False), **k})
+    bert = lambda **k: N.BertNormalizer(
+        **{**dict(clean_text=False, handle_chinese_chars=False, strip_accents=False, lowercase=False), **k}
+    )
     accents, clean, cjk, mn = N.StripAccents(), bert(clean_text=True), bert(handle_chinese_chars=True), bert(strip_accents=True)
     cleaned = {c: clean.normalize_str(chr(c)) for c in CPS}
-    return {"White": ws, "Numeric": num, "Punct": punct, "Word": word,
-            "Accent": {c for c in CPS if accents.normalize_str(chr(c)) == ""}, "Nonspacing": {c for c in CPS if mn.normalize_str(chr(c)) == ""},
-            "Control": {c for c in CPS if cleaned[c] == ""}, "Cjk": {c for c in CPS if cjk.normalize_str(chr(c)) != chr(c)}}
+    return {
+        "White": ws,
+        "Numeric": num,
+        "Punct": punct,
+        "Word": word,
+        "Accent": {c for c in CPS if accents.normalize_str(chr(c)) == ""},
+        "Nonspacing": {c for c in CPS if mn.normalize_str(chr(c)) == ""},
+        "Control": {c for c in CPS if cleaned[c] == ""},
+        "Cjk": {c for c in CPS if cjk.normalize_str(chr(c)) != chr(c)},
+    }
 
 
 def script_classes():
@@ -85,12 +120,14 @@ def script_classes():
     script = {c: i + 1 for i, s in enumerate(SCRIPTS) for c in onig(r"\p{%s}" % s)}
     classes, first = {}, {}
     for c in CPS:
-        if joins(ord("a"), c) and joins(ord("Ж"), c): continue
+        if joins(ord("a"), c) and joins(ord("Ж"), c):
+            continue
         known = first.get(script[c])
         classes[c] = script[c] if known is None or joins(known, c) else next(i for i, r in first.items() if joins(r, c))
         first.setdefault(classes[c], c)
     same = {}
-    for i, c in first.items(): same[i] = next((j for j, d in first.items() if j < i and joins(d, c)), i)
+    for i, c in first.items():
+        same[i] = next((j for j, d in first.items() if j < i and joins(d, c)), i)
     cls = lambda c: same.get(classes.get(c), 0)
     return [c << 8 | cls(c) for c in range(0x110000) if c == 0 or cls(c) != cls(c - 1)]
 
@@ -105,6 +142,7 @@ def normal_forms():
 
     class Property(ctypes.Structure):
         _fields_ = [("category", ctypes.c_int16), ("ccc", ctypes.c_int16)]
+
     lib.utf8proc_get_property.restype = ctypes.POINTER(Property)
 
     def utf8proc(s, options):
@@ -115,26 +153,37 @@ def normal_forms():
         return text
 
     nfd, nfkd, lower = N.NFD(), N.NFKD(), N.Lowercase()
-    inert = {c for c in CPS if utf8proc(chr(c), 2 | 16 | 4) != nfkd.normalize_str(chr(c)) or utf8proc(chr(c), 2 | 16) != nfd.normalize_str(chr(c))}
+    inert = {
+        c
+        for c in CPS
+        if utf8proc(chr(c), 2 | 16 | 4) != nfkd.normalize_str(chr(c)) or utf8proc(chr(c), 2 | 16) != nfd.normalize_str(chr(c))
+    }
     for c in CPS:  # a mark of class 1..239 is sorted before U+0345 (class 240)
         if c != 0x345 and lib.utf8proc_get_property(c).contents.ccc and nfd.normalize_str(chr(c)) == chr(c):
-            if nfd.normalize_str("aͅ" + chr(c)) == "aͅ" + chr(c): inert.add(c)
+            if nfd.normalize_str("aͅ" + chr(c)) == "aͅ" + chr(c):
+                inert.add(c)
     inert |= {0x11930, 0x11935}  # compose to U+11938, which the library does not know
-    extra = {c: lower.normalize_str(chr(c)) for c in CPS if c != 0x130 and chr(lib.utf8proc_tolower(c)) != lower.normalize_str(chr(c))}
+    extra = {
+        c: lower.normalize_str(chr(c)) for c in CPS if c != 0x130 and chr(lib.utf8proc_tolower(c)) != lower.normalize_str(chr(c))
+    }
     return inert, {c: ord(v) for c, v in extra.items()}
 
 
 def emit(out, name, rows, per_line=8):
     out.append(f"constexpr {name}[] = {{")
     rows = list(rows)
-    for i in range(0, len(rows), per_line): out.append("    " + " ".join(rows[i:i + per_line]))
+    for i in range(0, len(rows), per_line):
+        out.append("    " + " ".join(rows[i : i + per_line]))
     out.append("};")
 
 
 def main():
     cat = {c: g for g in GC[:-1] for c in onig(r"\p{%s}" % g)}
     cat.update({c: "Cs" for c in range(0xD800, 0xE000)})
-    out = ["// Generated by tests/tokenizers/make_unicode.py. Do not edit.", "// General categories as Oniguruma 6.9.10 (Unicode 16) has them: first code point << 8 | category."]
+    out = [
+        "// Generated by tests/tokenizers/make_unicode.py. Do not edit.",
+        "// General categories as Oniguruma 6.9.10 (Unicode 16) has them: first code point << 8 | category.",
+    ]
     starts = [c for c in range(0x110000) if c == 0 or cat[c] != cat[c - 1]]
     emit(out, "uint32_t kCategoryStarts", (f"0x{c << 8 | GC.index(cat[c]):X}," for c in starts), 12)
     for name, s in measure().items():
@@ -142,17 +191,21 @@ def main():
         mask = 0
         for i, g in enumerate(GC):
             members = [c for c in CPS if cat[c] == g]
-            if members and sum(c in inside for c in members) * 2 > len(members): mask |= 1 << i
+            if members and sum(c in inside for c in members) * 2 > len(members):
+                mask |= 1 << i
         toggled = ranges(c for c in CPS if (c in inside) != bool(mask >> GC.index(cat[c]) & 1))
         out.append(f"constexpr uint32_t k{name}Mask = 0x{mask:X};  // categories; the ranges below are the other way round")
         emit(out, f"Range k{name}Toggled", (f"{{0x{a:X}, 0x{b:X}}}," for a, b in toggled or [(0x110000, 0x110000)]))
     pcre = Pcre()
     rows, flat = [], []
-    names = [(g, r"\p{%s}" % g, r"\p{%s}" % g) for g in GC if g not in ("Cn", "Cs")] + [(g, r"\p{%s}" % g, r"\p{%s}" % g) for g in GROUPS]
+    names = [(g, r"\p{%s}" % g, r"\p{%s}" % g) for g in GC if g not in ("Cn", "Cs")] + [
+        (g, r"\p{%s}" % g, r"\p{%s}" % g) for g in GROUPS
+    ]
     names += [(s, r"\p{%s}" % s, r"\p{sc:%s}" % s) for s in SCRIPTS] + [(p, r"\p{%s}" % p, r"\p{%s}" % p) for p in PROPS]
     for name, a, b in names:
         more = ranges(onig(a) - pcre.match(b))
-        if more: rows.append(f'{{"{name}", {len(flat)}, {len(more)}}},')
+        if more:
+            rows.append(f'{{"{name}", {len(flat)}, {len(more)}}},')
         flat += more
     out.append("// Characters that Oniguruma counts to a property and PCRE2 10.42 (Unicode 14) does not yet.")
     emit(out, "Range kNewerRanges", (f"{{0x{a:X}, 0x{b:X}}}," for a, b in flat))
@@ -169,4 +222,5 @@ def main():
     open(sys.argv[1], "w").write("\n".join(out) + "\n")
 
 
-if __name__ == "__main__": main()
+if __name__ == "__main__":
+    main()
