@@ -2,6 +2,7 @@
 
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include <pcre2.h>
+#include <time.h>
 
 #include "text/unicode.h"
 
@@ -10,8 +11,15 @@ namespace {
 
 constexpr uint32_t kMatchLimit = 5'000'000;             // backtracking steps of one search
 constexpr uint32_t kHeapLimitKib = 64 * 1024;
-constexpr auto kTimeLimit = std::chrono::seconds(10);   // of all searches in one text
+constexpr double kSecondsPerText = 2, kSecondsPerByte = 3e-6;  // processor time of all searches in one text
 constexpr size_t kMaxPattern = 1 << 16;
+
+/// Of this thread, so that a busy machine changes nothing.
+double processor_seconds() {
+  timespec t{};
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+  return double(t.tv_sec) + double(t.tv_nsec) * 1e-9;
+}
 
 std::string error_text(int code) {
   PCRE2_UCHAR buffer[200];
@@ -25,7 +33,7 @@ struct RegexWork::State {
   pcre2_match_data* data = pcre2_match_data_create(1, nullptr);
   pcre2_match_context* context = pcre2_match_context_create(nullptr);
   pcre2_jit_stack* stack = pcre2_jit_stack_create(32 * 1024, 8 * 1024 * 1024, nullptr);
-  std::chrono::steady_clock::time_point start;
+  double deadline = 0;
   uint32_t searches = 0;
 
   State() {
@@ -46,7 +54,7 @@ RegexWork::~RegexWork() = default;
 void RegexWork::begin(size_t text_bytes) {
   error_.clear();
   limit_ = (size_t{1} << 20) + text_bytes * 32;  // the normal forms need up to 18
-  state_->start = {};
+  state_->deadline = processor_seconds() + kSecondsPerText + kSecondsPerByte * double(text_bytes);
   state_->searches = 0;
 }
 
@@ -89,10 +97,9 @@ Result<std::unique_ptr<Regex>> Regex::compile(std::string_view oniguruma) {
 bool Regex::find(std::string_view text, size_t from, RegexWork& work, Span& match) const {
   RegexWork::State& s = *work.state_;
   if (work.failed()) return false;
-  if ((s.searches++ & 63) == 0) {
-    const auto now = std::chrono::steady_clock::now();
-    if (s.searches == 1) s.start = now;
-    if (now - s.start > kTimeLimit) return work.error_ = "the tokenizer's regular expression takes too long on this text", false;
+  if ((++s.searches & 31) == 0 && processor_seconds() > s.deadline) {
+    work.error_ = "the tokenizer's regular expression takes too long on this text";
+    return false;
   }
   const auto search = [&](uint32_t options) {
     return pcre2_match(code_->code, reinterpret_cast<PCRE2_SPTR>(text.data()), text.size(), from, options | PCRE2_NO_UTF_CHECK, s.data, s.context);

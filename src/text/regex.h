@@ -1,7 +1,6 @@
 // Regular expressions of tokenizer.json: written for Oniguruma (Ruby syntax), run by PCRE2. What cannot be translated exactly is a load error.
 #pragma once
 
-#include <chrono>
 #include <memory>
 #include <string>
 #include <string_view>
