@@ -41,16 +41,19 @@ void LiteralSet::build(std::vector<std::pair<std::string, uint32_t>> patterns) {
   std::stable_sort(patterns.begin(), patterns.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
   patterns.erase(std::unique(patterns.begin(), patterns.end(), [](const auto& a, const auto& b) { return a.first == b.first; }), patterns.end());
   sorted_ = std::move(patterns);
-  first_.reset();
-  for (const auto& p : sorted_) first_.set(uint8_t(p.first[0]));
-  only_first_ = first_.count() == 1 ? uint8_t(sorted_[0].first[0]) : -1;
+  bucket_.fill(0);
+  for (const auto& p : sorted_) bucket_[uint8_t(p.first[0]) + 1]++;
+  for (size_t b = 0; b < 256; b++) bucket_[b + 1] += bucket_[b];
+  only_first_ = -1;
+  if (!sorted_.empty() && sorted_.front().first[0] == sorted_.back().first[0]) only_first_ = uint8_t(sorted_[0].first[0]);
 }
 
 bool LiteralSet::find_at(std::string_view text, size_t at, Hit& hit) const {
   // Narrow the sorted list byte by byte; the last complete pattern on the way is the longest match.
-  auto low = sorted_.begin(), high = sorted_.end();
+  const auto first = uint8_t(text[at]);
+  auto low = sorted_.begin() + bucket_[first], high = sorted_.begin() + bucket_[first + 1];
   bool found = false;
-  for (size_t depth = 0; low != high; depth++) {
+  for (size_t depth = 1; low != high; depth++) {
     if (low->first.size() == depth) {
       hit = {at, at + depth, low->second};
       found = true;
@@ -71,7 +74,7 @@ bool LiteralSet::find(std::string_view text, size_t from, Hit& hit) const {
       const void* p = std::memchr(text.data() + at, only_first_, text.size() - at);
       if (!p) return false;
       at = size_t(static_cast<const char*>(p) - text.data());
-    } else if (!first_[uint8_t(text[at])]) {
+    } else if (bucket_[uint8_t(text[at])] == bucket_[uint8_t(text[at]) + 1]) {
       continue;
     }
     if (find_at(text, at, hit)) return true;
@@ -96,7 +99,7 @@ void AddedTokens::split(std::string_view text, bool normalized, const SpecialZon
     if (token.single_word && !stands_alone(text, hit.begin, hit.end)) continue;
     size_t begin = hit.begin, end = hit.end;
     if (token.lstrip) {
-      while (begin > 0 && is(text, before(text, begin), props::kWhite)) begin = before(text, begin);
+      while (begin > done && is(text, before(text, begin), props::kWhite)) begin = before(text, begin);
       begin = std::max(begin, done);
       if (begin >= end) continue;  // all of it is white space that the token before it has taken
     }

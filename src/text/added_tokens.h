@@ -1,7 +1,7 @@
 // Tokens that are found in the text before the model sees it: control tokens, and what fine-tunings have added.
 #pragma once
 
-#include <bitset>
+#include <array>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -53,8 +53,8 @@ class LiteralSet {
 
  private:
   std::vector<std::pair<std::string, uint32_t>> sorted_;
-  std::bitset<256> first_;
-  int only_first_ = -1;  ///< the byte all patterns start with, if it is one
+  std::array<uint32_t, 257> bucket_{};  ///< patterns that start with byte b are sorted_[bucket_[b]] … sorted_[bucket_[b + 1] - 1]
+  int only_first_ = -1;                 ///< the byte all patterns start with, if it is one
 };
 
 class AddedTokens {

@@ -102,7 +102,9 @@ class ScoredBpe final : public Model {
   ScoredBpe(const Vocab& vocab, Options options) : vocab_(vocab), options_(std::move(options)) {}
   void tokenize_word(std::string_view word, Scratch&, std::vector<int32_t>& out) const;
   void split_chars(std::string_view word, std::vector<Symbol>&) const;
-  std::optional<Scratch::KeyedPair> pair(std::string_view word, const Symbol& a, const Symbol& b, uint32_t left) const;
+  /// The merge of two neighbours, or nothing; remembers what it looked up.
+  std::optional<Scratch::KeyedPair> pair(std::string_view word, uint32_t left, Scratch&) const;
+  Scratch::PairMemo look_up(std::string_view word, const Symbol& a, const Symbol& b) const;
   int32_t piece(std::string_view text) const;
 
   const Vocab& vocab_;

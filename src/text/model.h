@@ -42,6 +42,8 @@ struct Scratch {
   std::vector<uint64_t> heap;
   struct KeyedPair { uint64_t key; uint32_t id, left; };
   std::vector<KeyedPair> keyed_heap;
+  struct PairMemo { uint64_t pair = ~uint64_t{0}, key = 0; int32_t id = -1; };
+  std::vector<PairMemo> pairs;         ///< of ScoredBpe, direct-mapped; filled on first use
   struct PathNode { double score; int32_t id; uint32_t start; };
   std::vector<PathNode> path;
   bool allow_special = true;  ///< false: text that must not become a control token, whatever the model's own vocabulary says

@@ -11,6 +11,8 @@
 namespace isotope::text {
 namespace {
 
+constexpr int kMemoBits = 16;
+
 /// Where normal pieces stand in the order of their scores, the position is the rank of all pieces (so it is with Gemma, whose user-defined pieces carry
 /// meaningless scores); else user-defined pieces come first, then the others by score, equal scores with equal rank.
 std::vector<uint32_t> ranks(const ScoredBpe::Options& o, size_t n) {
@@ -85,18 +87,32 @@ void ScoredBpe::split_chars(std::string_view word, std::vector<Symbol>& symbols)
   if (pending >= 0) symbols.push_back({pending});
 }
 
-std::optional<Scratch::KeyedPair> ScoredBpe::pair(std::string_view word, const Symbol& a, const Symbol& b, uint32_t left) const {
-  if (a.length == 0 || b.length == 0) return std::nullopt;
-  const int32_t id = piece(word.substr(a.begin, a.length + b.length));
-  if (id < 0) return std::nullopt;
+Scratch::PairMemo ScoredBpe::look_up(std::string_view word, const Symbol& a, const Symbol& b) const {
+  Scratch::PairMemo m{uint64_t(uint32_t(a.id)) << 32 | uint32_t(b.id), 0, -1};
+  m.id = piece(word.substr(a.begin, a.length + b.length));
+  if (m.id < 0) return m;
   const auto inverse = [&](const Symbol& s) { return 0xFFFF - uint64_t(std::min<size_t>(count_chars(word.substr(s.begin, s.length)), 0xFFFF)); };
-  return Scratch::KeyedPair{uint64_t(rank_[size_t(id)]) << 32 | inverse(a) << 16 | inverse(b), uint32_t(id), left};
+  m.key = uint64_t(rank_[size_t(m.id)]) << 32 | inverse(a) << 16 | inverse(b);
+  return m;
+}
+
+std::optional<Scratch::KeyedPair> ScoredBpe::pair(std::string_view word, uint32_t left, Scratch& s) const {
+  const Symbol& a = s.symbols[left];
+  if (a.next >= s.symbols.size()) return std::nullopt;
+  const Symbol& b = s.symbols[a.next];
+  if (a.length == 0 || b.length == 0) return std::nullopt;
+  const uint64_t both = uint64_t(uint32_t(a.id)) << 32 | uint32_t(b.id);
+  Scratch::PairMemo& memo = s.pairs[(both * 0x9E3779B97F4A7C15ull) >> (64 - kMemoBits)];
+  if (memo.pair != both) memo = look_up(word, a, b);
+  if (memo.id < 0) return std::nullopt;
+  return Scratch::KeyedPair{memo.key, uint32_t(memo.id), left};
 }
 
 void ScoredBpe::tokenize_word(std::string_view word, Scratch& s, std::vector<int32_t>& out) const {
   const bool cached = word.size() <= WordCache::kMaxWord;
   const uint64_t hash = cached ? hash_bytes(word) : 0;
   if (cached && s.cache.find(word, hash, out)) return;
+  if (s.pairs.empty()) s.pairs.resize(size_t{1} << kMemoBits);
   const size_t first = out.size();
   auto& symbols = s.symbols;
   symbols.clear();
@@ -108,8 +124,7 @@ void ScoredBpe::tokenize_word(std::string_view word, Scratch& s, std::vector<int
   auto& heap = s.keyed_heap;
   heap.clear();
   const auto look = [&](uint32_t i) -> bool {
-    if (symbols[i].next >= n) return false;
-    const auto p = pair(word, symbols[i], symbols[symbols[i].next], i);
+    const auto p = pair(word, i, s);
     if (p) heap.push_back(*p);
     return p.has_value();
   };
@@ -123,9 +138,7 @@ void ScoredBpe::tokenize_word(std::string_view word, Scratch& s, std::vector<int
     Symbol& a = symbols[top.left];
     if (a.id < 0 || a.next >= n) continue;
     Symbol& b = symbols[a.next];
-    // Stale unless the two still make the piece of this entry: texts only grow, so equal length means equal pair up to its inner border.
-    if (a.length == 0 || b.length == 0 || vocab_.text(int32_t(top.id)).size() != size_t(a.length) + b.length) continue;
-    const auto now = pair(word, a, b, top.left);
+    const auto now = pair(word, top.left, s);  // the entry is stale unless the two still make its piece
     if (!now || now->key != top.key || now->id != top.id) continue;
     a.id = int32_t(top.id);
     a.length += b.length;
