@@ -54,13 +54,13 @@ Result<std::string> read_file(const std::string& path) {
   return std::string(std::istreambuf_iterator<char>(in), {});
 }
 
-/// Integers with anything but digits and signs between them: one a line, or a JSON array.
+/// Integers separated by white space or commas, or a JSON array of them.
 Result<std::vector<int32_t>> read_ids(const std::string& path) {
   ISO_TRY(const std::string s, read_file(path));
   std::vector<int32_t> ids;
-  constexpr std::string_view kNumber = "-0123456789";
-  for (size_t i = s.find_first_of(kNumber); i < s.size(); i = s.find_first_of(kNumber, i)) {
-    const size_t end = std::min(s.find_first_not_of(kNumber, i), s.size());
+  constexpr std::string_view kBetween = " \t\r\n,[]";
+  for (size_t i = s.find_first_not_of(kBetween); i < s.size(); i = s.find_first_not_of(kBetween, i)) {
+    const size_t end = std::min(s.find_first_of(kBetween, i), s.size());
     int32_t id = 0;
     const auto r = std::from_chars(s.data() + i, s.data() + end, id);
     if (r.ec != std::errc() || r.ptr != s.data() + end)

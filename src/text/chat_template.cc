@@ -24,12 +24,12 @@ std::string place(const std::string& source, uint32_t pos) {
          std::to_string(jj::count_points(before.substr(line)) + 1);
 }
 
-// Text from outside, with content spans.
-jj::Value import_json(jj::Budget& b, const ordered_json& j, uint32_t depth = 0) {
+// JSON as template values. `content`: its text came from outside and keeps that mark.
+jj::Value import_json(jj::Budget& b, const ordered_json& j, bool content = true, uint32_t depth = 0) {
   if (depth > b.max_nesting)
     jj::raise(jj::Fault::limit, "the input is nested more than " + std::to_string(b.max_nesting) + " deep");
   switch (j.type()) {
-    case ordered_json::value_t::string: return jj::make_string(b, jj::sanitize(j.get_ref<const std::string&>()), true);
+    case ordered_json::value_t::string: return jj::make_string(b, jj::sanitize(j.get_ref<const std::string&>()), content);
     case ordered_json::value_t::boolean: return jj::Value::boolean(j.get<bool>());
     case ordered_json::value_t::number_integer: return jj::Value::integer(j.get<int64_t>());
     case ordered_json::value_t::number_unsigned: {
@@ -39,12 +39,12 @@ jj::Value import_json(jj::Budget& b, const ordered_json& j, uint32_t depth = 0) 
     case ordered_json::value_t::number_float: return jj::Value::real(j.get<double>());
     case ordered_json::value_t::array: {
       std::vector<jj::Value> items;
-      for (const ordered_json& x : j) items.push_back(import_json(b, x, depth + 1));
+      for (const ordered_json& x : j) items.push_back(import_json(b, x, content, depth + 1));
       return jj::make_list(b, std::move(items));
     }
     case ordered_json::value_t::object: {
       auto d = std::make_shared<jj::Dict>();
-      for (const auto& [k, v] : j.items()) d->set(b, jj::make_string(b, jj::sanitize(k), true), import_json(b, v, depth + 1));
+      for (const auto& [k, v] : j.items()) d->set(b, jj::make_string(b, jj::sanitize(k), content), import_json(b, v, content, depth + 1));
       return jj::make_dict(b, std::move(d));
     }
     default: return jj::Value::none();
@@ -76,8 +76,7 @@ jj::Context make_context(jj::Budget& b, const ChatTemplate::Input& in) {
   v["bos_token"] = jj::make_string(b, jj::sanitize(in.bos_token));
   v["eos_token"] = jj::make_string(b, jj::sanitize(in.eos_token));
   if (in.special_tokens.is_object())
-    for (const auto& [name, token] : in.special_tokens.items())
-      if (token.is_string()) v[name] = jj::make_string(b, jj::sanitize(token.get_ref<const std::string&>()));
+    for (const auto& [name, token] : in.special_tokens.items()) v[name] = import_json(b, token, false);
   if (in.extra.is_object())
     for (const auto& [name, value] : in.extra.items()) v[name] = import_json(b, value);
   c.now_is_utc = in.now.has_value();

@@ -91,6 +91,12 @@ INSTANTIATE_TEST_SUITE_P(Cases, Provenance, testing::ValuesIn(std::vector<MarkCa
     {"{{ '<'.center(3, messages[1].content) }}", "[Q]<[Q]"},
 }));
 
+TEST(ChatTemplate, SpecialTokensAreTemplateText) {
+  auto in = input({{{"role", "user"}, {"content", "c"}}});
+  in.special_tokens = {{"pad_token", "<pad>"}, {"extra_tokens", {"<a>", "<b>"}}};
+  EXPECT_EQ(marked("{{ pad_token }}{{ extra_tokens | join }}{{ messages[0].content }}{{ bos_token is defined }}", in), "<pad><a><b>[c]True");
+}
+
 TEST(ChatTemplate, CleansInvalidUtf8OnEntry) {
   EXPECT_EQ(*render("{{ messages[0].content }}\xff", input({{{"role", "user"}, {"content", "a\xe2\x82z\xc3"}}})),
             "a\xef\xbf\xbdz\xef\xbf\xbd\xef\xbf\xbd");
