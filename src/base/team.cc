@@ -1,6 +1,7 @@
 #include "base/team.h"
 
 #include <pthread.h>
+#include <sched.h>
 
 #include <algorithm>
 #include <cstdio>
@@ -15,6 +16,16 @@ namespace {
 // Between two regions of a step lie a few µs of the caller's own work, between two steps sampling and delivery; parking costs tens of µs to undo.
 constexpr Patience kOwnCore{.spin_ns = 100'000, .yields = 0};
 constexpr Patience kSharedCore{.spin_ns = 1'000, .yields = 4};
+// How often (in rounds, a power of two) a caller that is bound nowhere looks whether the system has put it on a member's core.
+constexpr uint32_t kLookEvery = 16;
+
+/// Moves the calling thread to `cpu` once, without binding it there.
+void move_to(int cpu) noexcept {
+  cpu_set_t before;
+  const pthread_t self = pthread_self();
+  if (pthread_getaffinity_np(self, sizeof before, &before) != 0 || !CPU_ISSET(cpu, &before)) return;
+  if (bind_thread(cpu)) pthread_setaffinity_np(self, sizeof before, &before);
+}
 }  // namespace
 
 /// Every member number is claimed once in each round, by its member or by the caller: last_round moves on to the round.
@@ -37,9 +48,15 @@ struct Team::Impl {
   void* arg = nullptr;
   std::atomic<bool> stop{false};
   Patience patience = kSharedCore;
-  int caller_cpu = -1;
+  int caller_cpu = -1;          ///< -1: the team is not pinned
+  std::vector<int> member_cpus; ///< of the members that are
   std::vector<Claim> claims;
   std::vector<std::thread> threads;
+
+  /// A member cannot leave its core for a caller that happens to sit on it, and while both wait by spinning the system sees no reason to part them.
+  void step_aside() noexcept {
+    if (std::find(member_cpus.begin(), member_cpus.end(), sched_getcpu()) != member_cpus.end()) move_to(caller_cpu);
+  }
 
   /// True if nobody is left running.
   bool done() noexcept { return running.fetch_sub(1, std::memory_order_acq_rel) == 1; }
@@ -63,7 +80,10 @@ Team::Team(int threads, bool pin) : size_(std::max(threads, 1)), impl_(std::make
   const bool fits = size_ <= m.default_threads();
   if (fits) impl_->patience = kOwnCore;
   pin = pin && fits;
-  if (pin) impl_->caller_cpu = m.cores[0];
+  if (pin) {
+    impl_->caller_cpu = m.cores[0];
+    impl_->member_cpus.assign(m.cores.begin() + 1, m.cores.begin() + size_);
+  }
   for (int i = 1; i < size_; ++i) {
     impl_->threads.emplace_back([s = impl_.get(), i, cpu = pin ? m.cores[size_t(i)] : -1] {
       char name[16];
@@ -88,6 +108,7 @@ void Team::start_raw(Raw f, void* arg, bool take_over) {
   s.arg = arg;
   s.running.store(size_ - 1, std::memory_order_relaxed);
   const uint32_t finished = s.finish.value(), round = s.start.value() + 1;
+  if (s.caller_cpu >= 0 && round % kLookEvery == 0) s.step_aside();
   s.start.open();
   f(arg, 0);
   bool all_done = false;
