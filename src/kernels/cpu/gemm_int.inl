@@ -23,46 +23,62 @@ struct RowRef {
   const int32_t* neg_sum_half(int half) const { return reinterpret_cast<const int32_t*>(field(3 + half)); }
 };
 
-template <int Bits, bool Symmetric, int First, int Count>
-inline i32x16 dot(const Codes& w, const int8_t* q, const int32_t* neg_sum) {
-  Dot<Bits> d = [&] {
-    if constexpr (Symmetric) return Dot<Bits>::symmetric(neg_sum);
-    else return Dot<Bits>::plain();
-  }();
+// T tiles meet one row: each four activations are broadcast once for all of them.
+template <int T>
+struct Lanes {
+  i32x16 of[T];
+};
+
+template <int Bits, bool Symmetric, int First, int Count, int T>
+inline Lanes<T> dot(const Codes (&w)[T], const int8_t* q, const int32_t* neg_sum) {
+  Dot<Bits> d[T];
+#pragma GCC unroll 2
+  for (int t = 0; t < T; ++t) {
+    if constexpr (Symmetric) d[t] = Dot<Bits>::symmetric(neg_sum);
+    else d[t] = Dot<Bits>::plain();
+  }
 #pragma GCC unroll 8
   for (int g = First; g < First + Count; ++g) {
-    d.add(w.g[g], q + 4 * g);
-    if ((g + 1) % Dot<Bits>::kRun == 0 || g + 1 == First + Count) d.flush();
+#pragma GCC unroll 2
+    for (int t = 0; t < T; ++t) {
+      d[t].add(w[t].g[g], q + 4 * g);
+      if ((g + 1) % Dot<Bits>::kRun == 0 || g + 1 == First + Count) d[t].flush();
+    }
   }
-  return d.result();
+  Lanes<T> out;
+#pragma GCC unroll 2
+  for (int t = 0; t < T; ++t) out.of[t] = d[t].result();
+  return out;
 }
 
-template <Kind K, int Bits, int H>
-inline f32x16 step(f32x16 acc, const Codes& w, const Scales& s, RowRef<H> a) {
+template <Kind K, int Bits, int H, int T>
+inline void step(f32x16* const (&acc)[T], const Codes (&w)[T], const Scales (&s)[T], RowRef<H> a) {
   const int8_t* q = a.q(0);
   if constexpr (K == Kind::scale) {
-    return fma(to_f32(dot<Bits, true, 0, 8>(w, q, a.neg_sum())), s.d * a.d(), acc);
+    const Lanes<T> d = dot<Bits, true, 0, 8>(w, q, a.neg_sum());
+#pragma GCC unroll 2
+    for (int t = 0; t < T; ++t) *acc[t] = fma(to_f32(d.of[t]), s[t].d * a.d(), *acc[t]);
   } else if constexpr (K == Kind::scale_min) {
-    acc = fma(to_f32(dot<Bits, false, 0, 8>(w, q, nullptr)), s.d * a.d(), acc);
-    return fma(s.m, a.d_sum(), acc);
+    const Lanes<T> d = dot<Bits, false, 0, 8>(w, q, nullptr);
+#pragma GCC unroll 2
+    for (int t = 0; t < T; ++t) *acc[t] = fma(s[t].m, a.d_sum(), fma(to_f32(d.of[t]), s[t].d * a.d(), *acc[t]));
   } else if constexpr (K == Kind::small16) {
-    const i32x16 h0 = dot<Bits, true, 0, 4>(w, q, a.neg_sum_half(0)), h1 = dot<Bits, true, 4, 4>(w, q, a.neg_sum_half(1));
-    return fma(to_f32(s.s0 * h0 + s.s1 * h1), s.d * a.d(), acc);
+    const Lanes<T> h0 = dot<Bits, true, 0, 4>(w, q, a.neg_sum_half(0)), h1 = dot<Bits, true, 4, 4>(w, q, a.neg_sum_half(1));
+#pragma GCC unroll 2
+    for (int t = 0; t < T; ++t) *acc[t] = fma(to_f32(s[t].s0 * h0.of[t] + s[t].s1 * h1.of[t]), s[t].d * a.d(), *acc[t]);
   } else if constexpr (K == Kind::small16_min) {
-    const i32x16 h0 = dot<Bits, false, 0, 4>(w, q, nullptr), h1 = dot<Bits, false, 4, 4>(w, q, nullptr);
-    acc = fma(to_f32(s.s0 * h0 + s.s1 * h1), s.d * a.d(), acc);
-    const i32x16 mins = s.t0 * set1(*a.neg_sum_half(0)) + s.t1 * set1(*a.neg_sum_half(1));
-    return fma(to_f32(mins), s.m * a.d(), acc);
+    const Lanes<T> h0 = dot<Bits, false, 0, 4>(w, q, nullptr), h1 = dot<Bits, false, 4, 4>(w, q, nullptr);
+#pragma GCC unroll 2
+    for (int t = 0; t < T; ++t) {
+      *acc[t] = fma(to_f32(s[t].s0 * h0.of[t] + s[t].s1 * h1.of[t]), s[t].d * a.d(), *acc[t]);
+      const i32x16 mins = s[t].t0 * set1(*a.neg_sum_half(0)) + s[t].t1 * set1(*a.neg_sum_half(1));
+      *acc[t] = fma(to_f32(mins), s[t].m * a.d(), *acc[t]);
+    }
   } else {
-    acc = fma(to_f32(dot<Bits, true, 0, 4>(w, q, a.neg_sum_half(0))), s.d * a.d(), acc);
-    return fma(to_f32(dot<Bits, true, 4, 4>(w, q, a.neg_sum_half(1))), s.m * a.d(), acc);
+    const Lanes<T> h0 = dot<Bits, true, 0, 4>(w, q, a.neg_sum_half(0)), h1 = dot<Bits, true, 4, 4>(w, q, a.neg_sum_half(1));
+#pragma GCC unroll 2
+    for (int t = 0; t < T; ++t) *acc[t] = fma(to_f32(h1.of[t]), s[t].m * a.d(), fma(to_f32(h0.of[t]), s[t].d * a.d(), *acc[t]));
   }
-}
-
-template <Kind K, int Bits, int H>
-inline void step_rows(f32x16 (&acc)[H], const Codes& w, const Scales& s, const std::byte* record) {
-#pragma GCC unroll 16
-  for (int r = 0; r < H; ++r) acc[r] = step<K, Bits, H>(acc[r], w, s, RowRef<H>{record, r});
 }
 
 template <int H>
@@ -81,27 +97,45 @@ inline int lanes_of(const GemmArgs& a, int64_t n) {
   return left < kLanes ? int(left) : kLanes;
 }
 
-/// One tile and one panel of H rows. The codes are taken apart again for each panel: shifts and masks run beside the dot products, and the packed
-/// tile stays in the first-level cache (measured against unpacking tiles first: 3 to 8 % faster, see bench/kernels/gemm.cc).
-template <Pack P, int H>
-void gemm_panel(const GemmArgs& a, int64_t t, const std::byte* record, int64_t row) {
+/// T tiles side by side and one panel of H rows. The codes are taken apart again for each panel: shifts and masks run beside the dot products, and the
+/// packed tile stays in the first-level cache (measured against unpacking tiles first: 3 to 8 % faster, see bench/kernels/gemm.cc).
+template <Pack P, int H, int T>
+void gemm_panel(const GemmArgs& a, int64_t tile, const std::byte* record, int64_t row) {
   constexpr PackRow L = pack_row(P);
   constexpr int kAdvance = L.unit_bytes() / L.blocks;
   // Weights are read from front to back. With few rows the hardware's prefetchers are ahead of the loads but for the next lines; with many they
   // fall asleep between two blocks. Measured on Zen 4 (bench/kernels/gemm.cc): 31 GB/s with one row, 29 with the long distance; 16 rows gain 10 %.
   constexpr int kAhead = H <= 4 ? 256 : 2048;
   const int64_t units = (a.k + L.unit_k() - 1) / L.unit_k();
-  const std::byte* unit = a.tiles + size_t(t) * a.tile_bytes;
-  f32x16 acc[H];
+  const std::byte* unit = a.tiles + size_t(tile) * a.tile_bytes;
+  alignas(T > 1 ? 4096 : 64) f32x16 acc[T][H];
+  for (int t = 0; t < T; ++t)
 #pragma GCC unroll 16
-  for (int r = 0; r < H; ++r) acc[r] = zero_f32();
+    for (int r = 0; r < H; ++r) acc[t][r] = zero_f32();
   for (int64_t u = 0; u < units; ++u, unit += L.unit_bytes()) {
     for (int b = 0; b < L.blocks; ++b, record += H * kRecordBytes) {
-      for (int line = 0; line < kAdvance; line += 64) prefetch(unit + b * kAdvance + line + kAhead);
-      step_rows<L.kind, L.bits, H>(acc, load_codes<P>(unit, b), load_scales<P>(unit, b), record);
+      Codes w[T];
+      Scales s[T];
+#pragma GCC unroll 2
+      for (int t = 0; t < T; ++t) {
+        const std::byte* from = unit + size_t(t) * a.tile_bytes;
+        for (int line = 0; line < kAdvance; line += 64) prefetch(from + b * kAdvance + line + kAhead);
+        w[t] = load_codes<P>(from, b);
+        s[t] = load_scales<P>(from, b);
+      }
+#pragma GCC unroll 16
+      for (int r = 0; r < H; ++r) {
+        f32x16* sums[T];
+#pragma GCC unroll 2
+        for (int t = 0; t < T; ++t) sums[t] = &acc[t][r];
+        step<L.kind, L.bits, H, T>(sums, w, s, RowRef<H>{record, r});
+      }
     }
   }
-  finish<H>(acc, a.out + row * a.out_stride + t * kLanes, a.out_stride, a.bias ? a.bias + t * kLanes : nullptr, lanes_of(a, t * kLanes));
+  for (int t = 0; t < T; ++t) {
+    const int64_t n = (tile + t) * kLanes;
+    finish<H>(acc[t], a.out + row * a.out_stride + n, a.out_stride, a.bias ? a.bias + n : nullptr, lanes_of(a, n));
+  }
 }
 
 template <Pack P>
@@ -110,8 +144,8 @@ using PanelFn = void (*)(const GemmArgs&, int64_t tile, const std::byte* record,
 // Heights that a panel can have: 1 .. small, and the full one.
 template <Pack P, int... H>
 PanelFn<P> panel_fn(int h, Indices<H...>) {
-  static constexpr PanelFn<P> kByRows[] = {gemm_panel<P, H + 1>...};
-  return h == kPanelRows ? gemm_panel<P, kPanelRows> : kByRows[h - 1];
+  static constexpr PanelFn<P> kByRows[] = {gemm_panel<P, H + 1, 1>...};
+  return h == kPanelRows ? gemm_panel<P, kPanelRows, 1> : kByRows[h - 1];
 }
 
 // Tiles that a panel meets one after another: it stays in the first-level cache meanwhile, and a row of `out` is written line after line.
@@ -123,10 +157,14 @@ void gemm_int(const GemmArgs& a) {
   const Panels panels{a.m, kPanelRows, kSmallPanelRows};
   const int64_t tiles = (a.n + kLanes - 1) / kLanes;
   for (int64_t group = 0; group < tiles; group += kTileGroup) {
+    const int64_t end = group + kTileGroup < tiles ? group + kTileGroup : tiles;
     for (int64_t i = 0; i < panels.count(); ++i) {
       const Panel p = panels[i];
-      for (int64_t t = group; t < tiles && t < group + kTileGroup; ++t)
-        panel_fn<P>(p.rows, indices<kSmallPanelRows>())(a, t, a.quantized + size_t(p.first) * row_bytes, p.first);
+      const std::byte* record = a.quantized + size_t(p.first) * row_bytes;
+      int64_t t = group;
+      if (p.rows == kPanelRows)
+        for (; t + kTilesAtOnce <= end; t += kTilesAtOnce) gemm_panel<P, kPanelRows, kTilesAtOnce>(a, t, record, p.first);
+      for (; t < end; ++t) panel_fn<P>(p.rows, indices<kSmallPanelRows>())(a, t, record, p.first);
     }
   }
 }
