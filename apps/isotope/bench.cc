@@ -11,9 +11,11 @@
 #include <mutex>
 #include <random>
 
+#include "base/team.h"
 #include "base/topology.h"
 #include "bench_report.h"
 #include "commands.h"
+#include "kernels/cpu/pick.h"
 #include "model_path.h"
 
 namespace isotope::app {
@@ -27,7 +29,7 @@ struct Options {
   std::vector<int> threads{0};
   int repetitions = 5;
   std::string kv = "bf16", isa;
-  bool json = false, no_warmup = false;
+  bool json = false, no_warmup = false, explain = false;
 };
 
 const std::map<std::string, KvType> kKvTypes = {
@@ -131,6 +133,11 @@ class Bench {
                      .max_num_batched_tokens = batch,
                      .isa = options_.isa};
     for (const int64_t n : options_.parallel) eo.max_num_seqs = std::max(eo.max_num_seqs, int(n));
+    ops::MachineLimits limits;
+    if (options_.explain) {
+      eo.profile = std::make_shared<StepProfile>();
+      ISO_TRY(limits, machine_limits(eo, levers));
+    }
     progress("loading " + path);
     ISO_TRY(const auto engine, Engine::open(eo, levers));
     BenchRow row{.model = engine->info(),
@@ -139,7 +146,9 @@ class Bench {
                  .threads = threads                ? threads
                             : levers.cpu().threads ? levers.cpu().threads
                                                    : base::machine().default_threads(),
-                 .batch = batch};
+                 .batch = batch,
+                 .limits = limits};
+    profile_ = eo.profile.get();
     for (const int64_t depth : options_.depth)
       for (const int64_t parallel : options_.parallel) {
         row.depth = depth;
@@ -148,6 +157,13 @@ class Bench {
         for (const int64_t n : options_.gen) ISO_CHECK_OK(measure(*engine, row, 0, n));
       }
     return {};
+  }
+
+  static Result<ops::MachineLimits> machine_limits(const EngineOptions& o, const levers::Levers& levers) {
+    ISO_TRY(const auto* kernels, kernels::cpu::pick_isa(o.isa.empty() ? levers.cpu().isa : o.isa));
+    const int threads = o.threads ? o.threads : levers.cpu().threads ? levers.cpu().threads : base::machine().default_threads();
+    base::Team team(threads);
+    return ops::measure_limits(team, *kernels, 1.5);
   }
 
   Result<void> measure(Engine& engine, BenchRow row, int64_t prompt, int64_t gen) {
@@ -161,6 +177,7 @@ class Bench {
       ISO_TRY(const int64_t ns, once(engine, row));
       if (i >= 0) row.samples_ns.push_back(ns);
     }
+    if (profile_) row.profile = std::move(times_);
     rows_.push_back(std::move(row));
     return {};
   }
@@ -191,7 +208,9 @@ class Bench {
       timed.push_back(std::move(r));
     }
     if (!depth.empty()) ISO_CHECK_OK(Group(depth.size()).run(engine, std::move(depth)));
+    if (profile_) profile_->take();
     ISO_TRY(const auto t, Group(timed.size()).run(engine, std::move(timed)));
+    if (profile_) times_ = profile_->take();
     const auto ns = [](Clock::duration d) { return std::chrono::duration_cast<std::chrono::nanoseconds>(d).count(); };
     if (row.prompt) return ns(t.ended - t.submitted);
     if (t.steps == 0)
@@ -210,6 +229,8 @@ class Bench {
   const Options& options_;
   std::string cpu_;
   std::mt19937_64 random_{42};
+  StepProfile* profile_ = nullptr;
+  StepTimes times_;  ///< of the last repetition
   std::vector<BenchRow> rows_;
 };
 
@@ -252,6 +273,7 @@ void add_bench(CLI::App& app, Context& context) {
   sub->add_option("--kv", o->kv, "KV cache type")->check(CLI::IsMember(kKvTypes))->capture_default_str();
   sub->add_option("--isa", o->isa, "force an instruction set");
   sub->add_flag("--json", o->json, "a JSON array with llama-bench's key names");
+  sub->add_flag("--explain", o->explain, "also time each op: bytes, operations, share of the machine's limit, and what bounds the step");
   sub->add_flag("--no-warmup", o->no_warmup, "count the first run too");
   sub->callback([o, &context] {
     context.run = [o, &context] {

@@ -6,6 +6,8 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
+#include "bench_explain.h"
+
 namespace isotope::app {
 
 namespace {
@@ -77,6 +79,8 @@ std::string bench_table(const std::vector<BenchRow>& rows) {
     out += c < kLeft ? "| " + std::string(width[c], '-') + " " : "| " + std::string(width[c] - 1, '-') + ": ";
   out += "|\n";
   for (size_t i = 1; i < cells.size(); ++i) line(cells[i]);
+  for (const BenchRow& r : rows)
+    if (r.profile) out += explain_text(fmt::format("{}, {}, npl {}", r.model.name, r.name(), r.parallel), *r.profile, r.limits);
   return out;
 }
 
@@ -112,6 +116,7 @@ std::string bench_json(const std::vector<BenchRow>& rows) {
                    {"stddev_ts", s.stddev},
                    {"samples_ns", r.samples_ns},
                    {"samples_ts", r.samples_ts()}});
+    if (r.profile) all.back()["explain"] = explain_json(*r.profile, r.limits);
   }
   return all.dump(2) + "\n";
 }

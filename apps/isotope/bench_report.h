@@ -6,6 +6,8 @@
 #include <vector>
 
 #include "isotope/engine.h"
+#include "isotope/profile.h"
+#include "ops/cpu/limits.h"
 
 namespace isotope::app {
 
@@ -17,6 +19,8 @@ struct BenchRow {
   int64_t batch = 0, parallel = 1, prompt = 0, gen = 0, depth = 0;
   std::string time;  ///< start, ISO 8601 in UTC
   std::vector<int64_t> samples_ns;
+  std::optional<StepTimes> profile;  ///< of the last repetition, when asked
+  ops::MachineLimits limits;         ///< with a profile
   /// Tokens that one repetition computed in that time.
   int64_t tokens() const { return (prompt + gen) * parallel; }
   std::vector<double> samples_ts() const;

@@ -14,6 +14,7 @@
 namespace isotope {
 
 class TokenMask;
+class StepProfile;
 
 enum class KvType { f32, f16, bf16, int8, fp8 };
 enum class Precision { fast, exact };  ///< exact: float32 activations, weights and KV, for comparison with the oracle
@@ -60,6 +61,7 @@ struct EngineOptions {
   bool chunked_prefill = true;
   int preempt_every = 0;                 ///< test aid: force a preemption every k steps; 0 = never
   std::string isa;                       ///< force an ISA; empty = best
+  std::shared_ptr<StepProfile> profile;  ///< null, or where the times of ops are summed up
   std::map<std::string, std::string> hf_overrides;
 };
 

@@ -3,7 +3,9 @@
 
 #include <memory>
 
+#include "engine/clock.h"
 #include "engine/runner.h"
+#include "isotope/profile.h"
 #include "models/model.h"
 #include "ops/ops.h"
 
@@ -11,21 +13,38 @@ namespace isotope::engine {
 
 class ModelRunner final : public Runner {
  public:
-  ModelRunner(std::unique_ptr<ops::Ops> ops, std::unique_ptr<models::Model> model, std::unique_ptr<ops::KvCache> kv)
-      : ops_(std::move(ops)), model_(std::move(model)), kv_(std::move(kv)) {}
+  /// `profile`: null, or where steps are timed.
+  ModelRunner(std::unique_ptr<ops::Ops> ops, std::unique_ptr<models::Model> model, std::unique_ptr<ops::KvCache> kv,
+              std::shared_ptr<StepProfile> profile = nullptr)
+      : ops_(std::move(ops)), model_(std::move(model)), kv_(std::move(kv)), profile_(std::move(profile)) {}
 
   Result<tensor::Tensor> forward(const ops::Batch& batch) override {
+    const int64_t start = profile_ ? now_ns() : 0;
+    if (ended_ns_) profile_->add_gap(start - ended_ns_);
     ops_->begin(batch, kv_.get());
-    return model_->forward(*ops_, batch);
+    auto out = model_->forward(*ops_, batch);
+    if (profile_) {
+      ended_ns_ = now_ns();
+      profile_->add_step(ended_ns_ - start);
+    }
+    return out;
   }
   void adopt_caller() override { ops_->adopt_caller(); }
-  void parallel(int64_t n, const std::function<void(int64_t i, int worker)>& f) override { ops_->parallel(n, f); }
+  void parallel(int64_t n, const std::function<void(int64_t i, int worker)>& f) override {
+    const int64_t start = profile_ ? now_ns() : 0;
+    ops_->parallel(n, f);
+    if (!profile_) return;
+    ended_ns_ = now_ns();
+    profile_->add_sampling(ended_ns_ - start);
+  }
   int workers() const override { return ops_->workers(); }
 
  private:
   std::unique_ptr<ops::Ops> ops_;
   std::unique_ptr<models::Model> model_;  ///< holds weights that ops_ packed, so it goes first
   std::unique_ptr<ops::KvCache> kv_;
+  std::shared_ptr<StepProfile> profile_;
+  int64_t ended_ns_ = 0;  ///< with a profile: when the last step's model or sampling was done
 };
 
 }  // namespace isotope::engine

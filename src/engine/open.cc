@@ -12,6 +12,7 @@
 #include "levers/levers.h"
 #include "models/config.h"
 #include "models/model.h"
+#include "ops/metered.h"
 #include "weights/checkpoint.h"
 #include "weights/metadata.h"
 #include "weights/summary.h"
@@ -161,6 +162,7 @@ Result<std::unique_ptr<Engine>> Engine::open(const EngineOptions& o, const lever
                                          .isa = o.isa.empty() ? cpu.isa : o.isa,
                                          .precision = o.precision}));
     base::log(LogLevel::info, "{}: {}", o.model, ops->describe());
+    if (o.profile) ops = ops::make_metered(std::move(ops), o.profile);
     ISO_TRY(auto model, models::load_model(*files, *ops, levers.loading(), config, progress));
     ISO_TRY(auto storage, make_storage(o, *model, *ops, length));
 
@@ -173,7 +175,7 @@ Result<std::unique_ptr<Engine>> Engine::open(const EngineOptions& o, const lever
     parts.vocab = files->vocab();
     parts.groups = storage.sizing.groups;
     announce(storage, o, parts.info, length);
-    parts.runner = std::make_unique<engine::ModelRunner>(std::move(ops), std::move(model), std::move(storage.kv));
+    parts.runner = std::make_unique<engine::ModelRunner>(std::move(ops), std::move(model), std::move(storage.kv), o.profile);
     return engine::make_engine(std::move(parts));
   } catch (const std::exception& e) {
     return fail(Code::internal, fmt::format("opening the model failed: {}", e.what()), o.model,

@@ -24,6 +24,17 @@ int64_t int8_dots(int64_t rounds, const uint8_t* codes, const int8_t* a, int32_t
   return rounds * D::kRun * 6 * 64 * 2;
 }
 
+int64_t float_fmas(int64_t rounds, const float* a, float* sink) noexcept {
+  const f32x16 x = set1(a[0]), y = set1(a[1]);
+  f32x16 s0 = x, s1 = y, s2 = x + y, s3 = x * y, s4 = y * y, s5 = x * x;  // six chains, as above
+  for (int64_t r = 0; r < rounds; ++r) {
+    s0 = fma(s0, x, y), s1 = fma(s1, x, y), s2 = fma(s2, x, y);
+    s3 = fma(s3, x, y), s4 = fma(s4, x, y), s5 = fma(s5, x, y);
+  }
+  store(sink, s0 + s1 + s2 + s3 + s4 + s5);
+  return rounds * 6 * 16 * 2;
+}
+
 uint64_t read_all(const void* data, size_t n) noexcept {
   const uint8_t* p = static_cast<const uint8_t*>(data);
   u8x64 s0 = load64(p), s1 = s0, s2 = s0, s3 = s0;
@@ -37,7 +48,7 @@ uint64_t read_all(const void* data, size_t n) noexcept {
   return sum;
 }
 
-constexpr LimitKernels kLimits = {int8_dots, read_all};
+constexpr LimitKernels kLimits = {int8_dots, float_fmas, read_all};
 
 }  // namespace
 }  // namespace isotope::kernels::cpu

@@ -1,0 +1,192 @@
+#include "ops/metered.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <type_traits>
+
+#include "tensor/format.h"
+
+namespace isotope::ops {
+
+namespace {
+
+int64_t now_ns() { return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
+
+int64_t bytes_of(Tensor t) { return t.rows * t.cols * int64_t(sizeof(float)); }
+
+/// Kinds of ops; linear layers are told apart by what they multiply with as well.
+enum class Op { embed, linear, linear_act, rms_norm, add_rms_norm, head_norm, rope, attention, act_mul, add, scale, softcap, gather };
+constexpr const char* kNames[] = {"embed", "linear", "linear + activation", "rms_norm", "add + rms_norm", "head_norm", "rope", "attention",
+                                  "activation", "add", "scale", "softcap", "gather"};
+
+struct Key {
+  Op op;
+  int64_t rows_class = 0, a = 0, b = 0, c = 0;
+  bool operator==(const Key&) const = default;
+};
+
+/// Row counts that run in the same kernel of a linear layer.
+int64_t rows_class(int64_t rows) { return rows == 1 ? 1 : rows < 16 ? 2 : 16; }
+
+struct Work {
+  int64_t bytes = 0, operations = 0;
+};
+
+class Metered final : public Ops {
+ public:
+  Metered(std::unique_ptr<Ops> inside, std::shared_ptr<StepProfile> profile) : in_(std::move(inside)), profile_(std::move(profile)) {}
+
+  Result<std::unique_ptr<Weight>> pack(const HostTensor& t, std::span<const int32_t> rows) override { return in_->pack(t, rows); }
+  void begin(const Batch& b, KvCache* kv) override {
+    batch_ = b;
+    kv_type_ = kv ? kv->type : KvType::f32;
+    in_->begin(b, kv);
+  }
+  Tensor empty(int64_t rows, int64_t cols) override { return in_->empty(rows, cols); }
+  void next_layer() override { in_->next_layer(); }
+
+  Tensor embed(const Weight& table, float scale) override {
+    return timed(plain(Op::embed), {batch_.T() * table.k * 8, 0}, [&] { return in_->embed(table, scale); });
+  }
+  Tensor linear(Tensor x, const Linear& w) override {
+    const Linear* const ws[1] = {&w};
+    return timed(linear_row(Op::linear, x, ws), linear_work(x, ws), [&] { return in_->linear(x, w); });
+  }
+  void linear_n(Tensor x, std::span<const Linear* const> ws, std::span<Tensor> outs) override {
+    timed(linear_row(Op::linear, x, ws), linear_work(x, ws), [&] { return in_->linear_n(x, ws, outs), 0; });
+  }
+  Tensor linear_act(Tensor x, const Linear& gate, const Linear& up, Activation a) override {
+    const Linear* const ws[2] = {&gate, &up};
+    return timed(linear_row(Op::linear_act, x, ws), linear_work(x, ws), [&] { return in_->linear_act(x, gate, up, a); });
+  }
+  Tensor rms_norm(Tensor x, std::span<const float> w, float eps) override {
+    return timed(plain(Op::rms_norm), {2 * bytes_of(x), 0}, [&] { return in_->rms_norm(x, w, eps); });
+  }
+  Tensor add_rms_norm(Tensor x, Tensor y, std::span<const float> w, float eps) override {
+    return timed(plain(Op::add_rms_norm), {4 * bytes_of(x), 0}, [&] { return in_->add_rms_norm(x, y, w, eps); });
+  }
+  void head_norm(Tensor x, int head_dim, std::span<const float> w, float eps) override {
+    timed(plain(Op::head_norm), {2 * bytes_of(x), 0}, [&] { return in_->head_norm(x, head_dim, w, eps), 0; });
+  }
+  void rope(Tensor x, int head_dim, const Rope& r) override {
+    timed(plain(Op::rope), {2 * bytes_of(x), 0}, [&] { return in_->rope(x, head_dim, r), 0; });
+  }
+  Tensor attention(const AttentionArgs& a) override {
+    const Work w = attention_work(a);
+    return timed(attention_row(a), w, [&] { return in_->attention(a); });
+  }
+  Tensor act_mul(Tensor gate, Tensor up, Activation a) override {
+    return timed(plain(Op::act_mul), {3 * bytes_of(gate), 0}, [&] { return in_->act_mul(gate, up, a); });
+  }
+  void add(Tensor x, Tensor y, float s) override {
+    timed(plain(Op::add), {3 * bytes_of(x), 0}, [&] { return in_->add(x, y, s), 0; });
+  }
+  void scale(Tensor x, float s) override {
+    timed(plain(Op::scale), {2 * bytes_of(x), 0}, [&] { return in_->scale(x, s), 0; });
+  }
+  void softcap(Tensor x, float cap) override {
+    timed(plain(Op::softcap), {2 * bytes_of(x), 0}, [&] { return in_->softcap(x, cap), 0; });
+  }
+  Tensor gather(Tensor x, std::span<const int32_t> rows) override {
+    return timed(plain(Op::gather), {2 * int64_t(rows.size()) * x.cols * 4, 0}, [&] { return in_->gather(x, rows); });
+  }
+
+  Result<std::unique_ptr<KvCache>> make_kv(std::span<const KvLayerSpec> layers, std::span<const int64_t> blocks, int block_size, KvType t) override {
+    return in_->make_kv(layers, blocks, block_size, t);
+  }
+  size_t kv_block_bytes(std::span<const KvLayerSpec> layers, int group, int block_size, KvType t) const override {
+    return in_->kv_block_bytes(layers, group, block_size, t);
+  }
+  void adopt_caller() override { in_->adopt_caller(); }
+  int workers() const override { return in_->workers(); }
+  void parallel(int64_t n, const std::function<void(int64_t i, int worker)>& f) override { in_->parallel(n, f); }
+  std::string describe() const override { return in_->describe(); }
+
+ private:
+  template <class F>
+  std::invoke_result_t<F> timed(size_t row, Work work, F&& f) {
+    const int64_t start = now_ns();
+    auto out = f();
+    profile_->add_op(row, now_ns() - start, work.bytes, work.operations);
+    return out;
+  }
+
+  template <class Make>
+  size_t row_of(const Key& key, Make make) {
+    const auto it = std::find(keys_.begin(), keys_.end(), key);
+    if (it != keys_.end()) return rows_[size_t(it - keys_.begin())];
+    keys_.push_back(key);
+    rows_.push_back(profile_->declare_op(make()));
+    return rows_.back();
+  }
+
+  size_t plain(Op op) {
+    return row_of({op}, [&] { return OpTime{.name = kNames[int(op)], .kernel = "float32"}; });
+  }
+
+  size_t linear_row(Op op, Tensor x, std::span<const Linear* const> ws) {
+    Key key{op, rows_class(x.rows), x.cols, 0, 0};
+    for (const Linear* w : ws) key.b += w->w->n, key.c = key.c * 64 + int64_t(w->w->dtype) + 1;
+    return row_of(key, [&] {
+      std::string name = fmt::format("{} {}", kNames[int(op)], tensor::format(ws[0]->w->dtype).name);
+      for (const Linear* w : ws.subspan(1))
+        if (w->w->dtype != ws[0]->w->dtype) name += fmt::format("/{}", tensor::format(w->w->dtype).name);
+      name += fmt::format(" {}>{}", x.cols, key.b);
+      const bool integer = quantized(*ws[0]->w);
+      const char* height = key.rows_class == 1 ? "1 row" : key.rows_class == 2 ? "2 to 15 rows" : "panels of 16 rows";
+      return OpTime{.name = name, .kernel = fmt::format("{}, {}", integer ? "int8 dots" : "float32 fma", height), .integer = integer};
+    });
+  }
+
+  static bool quantized(const Weight& w) { return tensor::format(w.dtype).block > 1; }
+
+  static Work linear_work(Tensor x, std::span<const Linear* const> ws) {
+    Work w{.bytes = bytes_of(x)};
+    for (const Linear* l : ws) {
+      w.bytes += int64_t(l->w->bytes) + x.rows * l->w->n * 4;
+      w.operations += 2 * x.rows * l->w->n * l->w->k;
+    }
+    return w;
+  }
+
+  size_t attention_row(const AttentionArgs& a) {
+    const bool decode = batch_.T() == batch_.S();
+    return row_of({Op::attention, decode, a.window > 0, a.head_dim, a.heads}, [&] {
+      return OpTime{.name = fmt::format("attention {}x{} heads of {}{}", a.heads, a.kv_heads, a.head_dim, a.window > 0 ? fmt::format(", window {}", a.window) : ""),
+                    .kernel = decode ? "float32 fma, one token a sequence" : "float32 fma, tiles of queries"};
+    });
+  }
+
+  /// Keys that queries see: each costs two products of head_dim for each head. Keys that a sequence has are read once.
+  Work attention_work(const AttentionArgs& a) const {
+    constexpr int kElementBytes[] = {4, 2, 2, 1, 1};
+    int64_t pairs = 0, keys = 0;
+    for (int64_t s = 0; s < batch_.S(); ++s) {
+      const int32_t from = batch_.query_start[size_t(s)], to = batch_.query_start[size_t(s) + 1];
+      for (int32_t t = from; t < to; ++t) pairs += seen(batch_.positions[size_t(t)], a.window);
+      if (from < to) keys += std::min<int64_t>(batch_.context_len[size_t(s)], seen(batch_.positions[size_t(to) - 1], a.window) + to - from - 1);
+    }
+    return {keys * a.kv_heads * a.head_dim * 2 * kElementBytes[int(kv_type_)] + bytes_of(a.q) * 2, pairs * a.heads * a.head_dim * 4};
+  }
+  static int64_t seen(int32_t position, int64_t window) {
+    const int64_t all = int64_t{position} + 1;
+    return window > 0 ? std::min(all, window) : all;
+  }
+
+  std::unique_ptr<Ops> in_;
+  std::shared_ptr<StepProfile> profile_;
+  std::vector<Key> keys_;
+  std::vector<size_t> rows_;
+  Batch batch_;
+  KvType kv_type_ = KvType::f32;
+};
+
+}  // namespace
+
+std::unique_ptr<Ops> make_metered(std::unique_ptr<Ops> inside, std::shared_ptr<StepProfile> profile) {
+  return std::make_unique<Metered>(std::move(inside), std::move(profile));
+}
+
+}  // namespace isotope::ops
