@@ -3,8 +3,10 @@
 // The arithmetic, which decides every bit (contract 1):
 //   - A chunk is kChunk tokens aligned to absolute position 0. A row (one query head of one token) sees the tokens [lo, hi) of it.
 //   - score(t) = scale * sum over j = 0, 1 … d-1 of q[j] * K[j][t], one fused multiply-add each (times the token's K scale for int8 and fp8); then the soft cap.
+//     bfloat16: q is rounded to bfloat16 and j runs 1, 0, 3, 2 …, the order of vdpbf16ps; denormals count as zero.
 //   - m = the largest score the row sees in this chunk; p(t) = exp(score(t) - m); l = the sum of p, lane t % 16 first, then the tree over the lanes.
 //   - o[j] = sum over t = lo, lo+1 … hi-1 of p(t) * V[t][j], one fused multiply-add each (p times the token's V scale for int8 and fp8).
+//     bfloat16: p is rounded to bfloat16 (l sums it unrounded) and t runs 1, 0, 3, 2 …; of a pair that is half seen the other half counts as zero.
 //   - merge() joins partial results; chunks are merged in ascending order. What a row does not see is skipped, so that a chunk it sees nothing of is no
 //     chunk at all.
 // It depends neither on how many rows a call has nor on which other rows they are. Online softmax: Milakov, Gimelshein 2018; chunked: Dao et al. 2023.
@@ -29,16 +31,16 @@ constexpr int padded_dim(int d) { return (d + 15) / 16 * 16; }
 
 /// Sixteen tokens of one kv head.
 struct KvTile {
-  void* k = nullptr;         ///< [d][16]
-  void* v = nullptr;         ///< [16][padded_dim(d)]
+  void* k = nullptr;         ///< [d][16]; bf16: [d / 2][16][2], two elements of a token side by side
+  void* v = nullptr;         ///< [16][padded_dim(d)]; bf16: [8][padded_dim(d)][2], two tokens side by side
   float* k_scale = nullptr;  ///< [16], scaled formats only
   float* v_scale = nullptr;
 };
 
 /// Rows against one chunk. Tiles that no row sees are not read.
 struct ChunkArgs {
-  const float* q = nullptr;       ///< [d][kMaxRows], see pack_q
-  int rows = 0, d = 0;
+  const void* q = nullptr;        ///< made by pack_q of the same format
+  int rows = 0, d = 0;            ///< d is even
   const KvTile* tiles = nullptr;  ///< [kChunk / kTile]
   const KvTile* next = nullptr;   ///< [kChunk / kTile] of the chunk that comes next, to be fetched ahead; null tiles are none
   const int* lo = nullptr;        ///< [rows] first token of the chunk that the row sees
@@ -53,8 +55,8 @@ struct Partial {
 };
 
 struct AttentionKernels {
-  /// out[j][i] = row i's element j.
-  void (*pack_q)(float* out, const float* const* rows, int n, int d) noexcept;
+  /// Queries as chunk() wants them: at most 4 * d * kMaxRows bytes.
+  void (*pack_q[int(KvFormat::count_)])(void* out, const float* const* rows, int n, int d) noexcept;
   void (*chunk[int(KvFormat::count_)])(const ChunkArgs&, Partial& out) noexcept;
   /// Starts a running result.
   void (*clear)(Partial& run, int rows, int d) noexcept;

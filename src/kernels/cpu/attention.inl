@@ -1,4 +1,6 @@
 // Bodies of attention.h; compiled once for each ISA through all.inl.
+#include <type_traits>
+
 #include "kernels/cpu/attention.h"
 #include "kernels/cpu/functions.h"
 #include "kernels/cpu/simd.h"
@@ -9,24 +11,28 @@ namespace {
 // ---- storage formats ----------------------------------------------------------------------------------------------------------
 struct KvF32 {
   using T = float;
+  static constexpr bool kPairs = false;
   static constexpr bool kScaled = false;
   static f32x16 load16(const T* p) { return load(p); }
   static void store16(T* p, f32x16 x) { store(p, x); }
 };
 struct KvF16 {
   using T = uint16_t;
+  static constexpr bool kPairs = false;
   static constexpr bool kScaled = false;
   static f32x16 load16(const T* p) { return load_f16(p); }
   static void store16(T* p, f32x16 x) { store_f16(p, x); }
 };
 struct KvBf16 {
   using T = uint16_t;
+  static constexpr bool kPairs = true;  ///< two elements side by side, for vdpbf16ps
   static constexpr bool kScaled = false;
   static f32x16 load16(const T* p) { return load_bf16(p); }
   static void store16(T* p, f32x16 x) { store_bf16(p, x); }
 };
 struct KvInt8 {
   using T = int8_t;
+  static constexpr bool kPairs = false;
   static constexpr bool kScaled = true;
   static constexpr float kLargest = 127.0f;
   static f32x16 load16(const T* p) { return to_f32(load_s8(p)); }
@@ -35,6 +41,7 @@ struct KvInt8 {
 /// E4M3: the seven magnitude bits moved into a float32 are the value times 2^-120, denormals included. Rounded to nearest even; no infinities.
 struct KvFp8 {
   using T = uint8_t;
+  static constexpr bool kPairs = false;
   static constexpr bool kScaled = true;
   static constexpr float kLargest = 448.0f;
   static f32x16 load16(const T* p) {
@@ -65,9 +72,27 @@ inline m16 seen_lanes(int lo, int hi, int tile) {
 /// With few rows the arithmetic waits for memory: while K is read V is fetched ahead, while V is read the next chunk's K.
 constexpr int kFetchAheadRows = 6;
 
-/// s[r][16 j + lane] = scale * q_r · K for R rows and N tiles; q [d][kMaxRows], s rows are kChunk apart.
+/// What a query's element, or pair of elements, and a weight, or pair of weights, are to the kernels.
+template <class F>
+using Factor = std::conditional_t<F::kPairs, PairScalar, float>;
+/// Tokens, or elements, that a factor stands for.
+template <class F>
+constexpr int kStep = F::kPairs ? 2 : 1;
+
+template <class F>
+inline auto load_operand(const typename F::T* p) {
+  if constexpr (F::kPairs) return load_pairs(p);
+  else return F::load16(p);
+}
+template <class F>
+inline f32x16 multiply_add(f32x16 acc, const decltype(load_operand<F>(nullptr))& a, const Factor<F>* b) {
+  if constexpr (F::kPairs) return dot2(acc, a, b);
+  else return fma(set1(*b), a, acc);
+}
+
+/// s[r][16 j + lane] = scale * q_r · K for R rows and N tiles; q [d or d / 2][kMaxRows], s rows are kChunk apart.
 template <class F, int R, int N>
-inline void scores(const float* q, const KvTile* tiles, int d, float scale, float* s) {
+inline void scores(const Factor<F>* q, const KvTile* tiles, int d, float scale, float* s) {
   f32x16 acc[R][N];
   const typename F::T *k[N], *v[N];
   for (int j = 0; j < N; ++j) {
@@ -79,18 +104,17 @@ inline void scores(const float* q, const KvTile* tiles, int d, float scale, floa
 #pragma GCC unroll 4
     for (int j = 0; j < N; ++j) acc[r][j] = zero_f32();
   }
-  for (int i = 0; i < d; ++i, q += kMaxRows) {
-    f32x16 kv[N];
+  for (int i = 0; i < d; i += kStep<F>, q += kMaxRows) {
+    decltype(load_operand<F>(nullptr)) kv[N];
 #pragma GCC unroll 4
     for (int j = 0; j < N; ++j) {
-      kv[j] = F::load16(k[j] + 16 * i);
+      kv[j] = load_operand<F>(k[j] + 16 * i);
       if constexpr (R <= kFetchAheadRows) prefetch(v[j] + 16 * i);
     }
 #pragma GCC unroll 16
     for (int r = 0; r < R; ++r) {
-      const f32x16 qr = set1(q[r]);
 #pragma GCC unroll 4
-      for (int j = 0; j < N; ++j) acc[r][j] = fma(qr, kv[j], acc[r][j]);
+      for (int j = 0; j < N; ++j) acc[r][j] = multiply_add<F>(acc[r][j], kv[j], q + r);
     }
   }
   for (int j = 0; j < N; ++j) {
@@ -103,30 +127,33 @@ inline void scores(const float* q, const KvTile* tiles, int d, float scale, floa
 }
 
 /// o[r][16 j …] += sum over t in [t0, t1) of p[r][t] * V[t] for R rows and N vectors of the head.
-/// o[r] starts at zero or, for Further tokens of a row, at what it was.
+/// o[r] starts at zero or, for Further tokens of a row, at what it was. Pairs: only one row at a time may begin or end within a pair.
 template <class F, int R, int N, bool Further>
-inline void weigh(const float* p, const ChunkArgs& a, int t0, int t1, int dp, int column, float* o) {
+inline void weigh(const Factor<F>* p, const ChunkArgs& a, int t0, int t1, int dp, int column, float* o) {
   f32x16 acc[R][N];
 #pragma GCC unroll 16
   for (int r = 0; r < R; ++r) {
 #pragma GCC unroll 8
     for (int j = 0; j < N; ++j) acc[r][j] = Further ? load(o + r * dp + column + 16 * j) : zero_f32();
   }
-  for (int t = t0; t < t1; ++t) {
-    const int at = (t % kTile) * dp + column;
+  constexpr int S = kStep<F>;
+  for (int t = t0 / S * S; t < t1; t += S) {
+    const int at = t % kTile * dp + S * column;
     const typename F::T *v = static_cast<const typename F::T*>(a.tiles[t / kTile].v) + at, *next = nullptr;
     if constexpr (R <= kFetchAheadRows) next = static_cast<const typename F::T*>(a.next[t / kTile].k) + at;
-    f32x16 vv[N];
+    decltype(load_operand<F>(nullptr)) vv[N];
 #pragma GCC unroll 8
     for (int j = 0; j < N; ++j) {
-      vv[j] = F::load16(v + 16 * j);
-      if constexpr (R <= kFetchAheadRows) prefetch(next + 16 * j);
+      vv[j] = load_operand<F>(v + 16 * S * j);
+      if constexpr (F::kPairs && R == 1) {  // what the row does not see may be anything, also NaN
+        if (t < t0 || t + 1 >= t1) vv[j] = keep_halves(vv[j], t >= t0, t + 1 < t1);
+      }
+      if constexpr (R <= kFetchAheadRows) prefetch(next + 16 * S * j);
     }
 #pragma GCC unroll 16
     for (int r = 0; r < R; ++r) {
-      const f32x16 pr = set1(p[r * kChunk + t]);
 #pragma GCC unroll 8
-      for (int j = 0; j < N; ++j) acc[r][j] = fma(pr, vv[j], acc[r][j]);
+      for (int j = 0; j < N; ++j) acc[r][j] = multiply_add<F>(acc[r][j], vv[j], p + (r * kChunk + t) / S);
     }
   }
 #pragma GCC unroll 16
@@ -155,14 +182,14 @@ inline void for_groups(int begin, int end, F f) {
 template <class F, int R>
 void score_rows(const ChunkArgs& a, int row, int first_tile, int last_tile, float* s) {
   for_groups<blocking<R, 4>()>(first_tile, last_tile, [&]<int N>(int j) {
-    scores<F, R, N>(a.q + row, a.tiles + j, a.d, a.scale, s + row * kChunk + 16 * j);
+    scores<F, R, N>(static_cast<const Factor<F>*>(a.q) + row, a.tiles + j, a.d, a.scale, s + row * kChunk + 16 * j);
   });
 }
 
 template <class F, int R, bool Further>
-void weigh_rows(const ChunkArgs& a, int row, int t0, int t1, const float* p, float* o) {
+void weigh_rows(const ChunkArgs& a, int row, int t0, int t1, const Factor<F>* p, float* o) {
   const int dp = padded_dim(a.d);
-  for_groups<blocking<R, 8>()>(0, dp / 16, [&]<int N>(int j) { weigh<F, R, N, Further>(p + row * kChunk, a, t0, t1, dp, 16 * j, o + row * dp); });
+  for_groups<blocking<R, 8>()>(0, dp / 16, [&]<int N>(int j) { weigh<F, R, N, Further>(p + row * kChunk / kStep<F>, a, t0, t1, dp, 16 * j, o + row * dp); });
 }
 
 /// Calls f.template operator()<R>(row) for row groups that make up `rows`.
@@ -194,9 +221,9 @@ inline f32x16 exp_below(f32x16 x) {
   return polynomial(r, kCoefficients) * bits_to_f32(shift_left<23>(to_i32(nf) + set1(int32_t{127})));
 }
 
-/// A row's scores become weights. Whole: it sees all of [seen.lo, seen.hi), which are whole tiles.
+/// A row's scores s become weights p, in the same memory unless they are pairs. Whole: it sees all of [seen.lo, seen.hi), which are whole tiles.
 template <class F, bool Whole>
-inline void soften_row(const ChunkArgs& a, int r, Range seen, float* s, Partial& out) {
+inline void soften_row(const ChunkArgs& a, int r, Range seen, float* s, Factor<F>* p_out, Partial& out) {
   const f32x16 lowest = set1(-__builtin_inff());
   f32x16 top = lowest;
   for (int t = seen.lo / 16 * 16; t < seen.hi; t += 16) {
@@ -215,23 +242,26 @@ inline void soften_row(const ChunkArgs& a, int r, Range seen, float* s, Partial&
     if constexpr (!Whole) p = select(seen_lanes(a.lo[r], a.hi[r], t), p, zero_f32());
     sum += p;
     if constexpr (F::kScaled) p = p * load(a.tiles[t / 16].v_scale);
-    store(s + t, p);
+    if constexpr (F::kPairs) store_pair_scalars(p_out + t / 2, p);
+    else store(p_out + t, p);
   }
   out.l[r] = hsum(sum);
 }
 
 template <class F>
-void soften(const ChunkArgs& a, Range seen, float* s, Partial& out) {
+void soften(const ChunkArgs& a, Range seen, float* s, Factor<F>* p, Partial& out) {
   for (int r = 0; r < a.rows; ++r) {
     const bool whole = a.lo[r] <= seen.lo && a.hi[r] >= seen.hi && seen.lo % 16 == 0 && seen.hi % 16 == 0;
-    if (whole) soften_row<F, true>(a, r, seen, s + r * kChunk, out);
-    else soften_row<F, false>(a, r, seen, s + r * kChunk, out);
+    Factor<F>* pr = p + r * kChunk / kStep<F>;
+    if (whole) soften_row<F, true>(a, r, seen, s + r * kChunk, pr, out);
+    else soften_row<F, false>(a, r, seen, s + r * kChunk, pr, out);
   }
 }
 
 /// All rows see [both.lo, both.hi); what single rows see before and after it is added row by row, so that each row's order is ascending.
 template <class F>
-void weigh_all(const ChunkArgs& a, Range both, const float* p, float* o) {
+void weigh_all(const ChunkArgs& a, Range both, const Factor<F>* p, float* o) {
+  if constexpr (F::kPairs) both = {(both.lo + 1) / 2 * 2, both.hi / 2 * 2};
   bool before = both.hi <= both.lo;
   for (int r = 0; r < a.rows; ++r) before |= a.lo[r] < both.lo;
   if (!before) {
@@ -247,7 +277,7 @@ void weigh_all(const ChunkArgs& a, Range both, const float* p, float* o) {
 }
 
 template <class F>
-void attend_chunk(const ChunkArgs& a, Partial& out) noexcept {
+[[gnu::noinline]] void attend(const ChunkArgs& a, Partial& out) noexcept {
   Range any{kChunk, 0}, both{0, kChunk};
   for (int r = 0; r < a.rows; ++r) {
     both.lo = a.lo[r] > both.lo ? a.lo[r] : both.lo;
@@ -259,13 +289,39 @@ void attend_chunk(const ChunkArgs& a, Partial& out) noexcept {
   alignas(64) float s[kMaxRows * kChunk];
   const int first_tile = any.lo / kTile, last_tile = (any.hi + kTile - 1) / kTile;
   for_row_groups(a.rows, [&]<int R>(int row) { score_rows<F, R>(a, row, first_tile, last_tile, s); });
-  soften<F>(a, any, s, out);
-  weigh_all<F>(a, both, s, out.o);
+  if constexpr (F::kPairs) {
+    alignas(64) PairScalar p[kMaxRows * kChunk / 2];
+    soften<F>(a, any, s, p, out);
+    weigh_all<F>(a, both, p, out.o);
+  } else {
+    soften<F>(a, any, s, s, out);
+    weigh_all<F>(a, both, s, out.o);
+  }
 }
 
-void pack_q(float* out, const float* const* rows, int n, int d) noexcept {
+template <class F>
+void attend_chunk(const ChunkArgs& a, Partial& out) noexcept {
+  if constexpr (F::kPairs) {
+    const NoDenormals guard;
+    attend<F>(a, out);
+  } else {
+    attend<F>(a, out);
+  }
+}
+
+template <class F>
+void pack_q(void* to, const float* const* rows, int n, int d) noexcept {
+  auto* out = static_cast<Factor<F>*>(to);
   for (int r = 0; r < n; ++r) {
-    for (int j = 0; j < d; ++j) out[j * kMaxRows + r] = rows[r][j];
+    if constexpr (F::kPairs) {
+      uint16_t q[16];
+      for (int j = 0; j < d; j += 2) {
+        if (j % 16 == 0) store_bf16(q, j + 16 <= d ? load(rows[r] + j) : load_n(rows[r] + j, d - j));
+        out[j / 2 * kMaxRows + r] = pair_scalar(q[j % 16], q[j % 16 + 1]);
+      }
+    } else {
+      for (int j = 0; j < d; ++j) out[j * kMaxRows + r] = rows[r][j];
+    }
   }
 }
 
@@ -339,8 +395,9 @@ inline f32x16 to_range(f32x16 x, f32x16 to_code) {  // the factor may be inf for
 template <class F>
 void write_token(const KvTile& tile, int t, const float* k, const float* v, int d) noexcept {
   using T = typename F::T;
-  T* kd = static_cast<T*>(tile.k) + t;
-  T* vd = static_cast<T*>(tile.v) + t * padded_dim(d);
+  constexpr int S = kStep<F>;
+  T* kd = static_cast<T*>(tile.k) + S * t;
+  T* vd = static_cast<T*>(tile.v) + t / S * S * padded_dim(d) + t % S;
   f32x16 ks = set1(1.0f), vs = set1(1.0f);
   if constexpr (F::kScaled) {
     tile.k_scale[t] = pick_scale<F>(k, d, ks);
@@ -351,13 +408,21 @@ void write_token(const KvTile& tile, int t, const float* k, const float* v, int 
     if constexpr (F::kScaled) kx = to_range<F>(kx, ks), vx = to_range<F>(vx, vs);
     T lanes[16];
     F::store16(lanes, kx);
-    F::store16(vd + j, vx);
-    for (int i = 0; i < 16 && j + i < d; ++i) kd[16 * (j + i)] = lanes[i];
+    if constexpr (S == 1) {
+      F::store16(vd + j, vx);
+      for (int i = 0; i < 16 && j + i < d; ++i) kd[16 * (j + i)] = lanes[i];
+    } else {
+      // Element by element: the neighbour of a pair may be written by another thread at the same time.
+      T values[16];
+      F::store16(values, vx);
+      for (int i = 0; i < 16; ++i) vd[2 * (j + i)] = values[i];
+      for (int i = 0; i < 16 && j + i < d; i += 2) __builtin_memcpy(kd + 16 * (j + i), lanes + i, 2 * sizeof(T));
+    }
   }
 }
 
 constexpr AttentionKernels kAttention = {
-    .pack_q = pack_q,
+    .pack_q = {pack_q<KvF32>, pack_q<KvF16>, pack_q<KvBf16>, pack_q<KvInt8>, pack_q<KvFp8>},
     .chunk = {attend_chunk<KvF32>, attend_chunk<KvF16>, attend_chunk<KvBf16>, attend_chunk<KvInt8>, attend_chunk<KvFp8>},
     .clear = clear_partial,
     .merge = merge_partial,

@@ -42,11 +42,16 @@ constexpr Feature kAvx512Vnni[] = {
     {"avx512vl", [] { return bool(__builtin_cpu_supports("avx512vl")); }},
     {"avx512_vnni", [] { return bool(__builtin_cpu_supports("avx512vnni")); }},
 };
+constexpr Feature kAvx512Bf16[] = {
+    kAvx512Vnni[0], kAvx512Vnni[1], kAvx512Vnni[2], kAvx512Vnni[3], kAvx512Vnni[4], kAvx512Vnni[5], kAvx512Vnni[6], kAvx512Vnni[7], kAvx512Vnni[8],
+    {"avx512_bf16", [] { return bool(__builtin_cpu_supports("avx512bf16")); }},
+};
 #endif
 
 std::span<const Candidate> best_first() {
   static const Candidate list[] = {
 #if defined(__x86_64__)
+      {&table_avx512_bf16, kAvx512Bf16},
       {&table_avx512_vnni, kAvx512Vnni},
       {&table_avx2, kAvx2},
 #endif

@@ -45,6 +45,34 @@ inline i32x16 to_bf16_bits(f32x16 a) {
 inline void store_bf16(uint16_t* p, f32x16 a) { store_u16(p, to_bf16_bits(a)); }
 inline void store_bf16_n(uint16_t* p, f32x16 a, int n) { store_u16_n(p, to_bf16_bits(a), n); }
 
+// Pairs of bfloat16, the operands of AVX-512 BF16 (vdpbf16ps):
+//   bf16x32      sixteen lanes of an even and an odd element           load_pairs keep_halves (the other half reads as 0)
+//   PairScalar   one pair for all lanes, as this ISA wants it in memory
+//   dot2         acc + odd · odd, rounded, then + even · even, rounded: what vdpbf16ps computes. That instruction takes denormals as zero and makes none;
+//                for the same bits everywhere the others run under NoDenormals.
+#if !defined(__AVX512BF16__)
+inline PairScalar pair_scalar(uint16_t even, uint16_t odd) {
+  const uint32_t u[2] = {uint32_t{even} << 16, uint32_t{odd} << 16};
+  PairScalar p;
+  __builtin_memcpy(&p, u, sizeof p);
+  return p;
+}
+/// Sixteen numbers, rounded, as eight pairs.
+inline void store_pair_scalars(PairScalar* p, f32x16 a) { store(reinterpret_cast<float*>(p), bits_to_f32(shift_left<16>(to_bf16_bits(a)))); }
+#endif
+
+/// While it lives this thread's float32 arithmetic takes denormals as zero and makes none.
+class NoDenormals {
+ public:
+#if defined(__x86_64__)
+  NoDenormals() : saved_(__builtin_ia32_stmxcsr()) { __builtin_ia32_ldmxcsr(saved_ | 0x8040u); }
+  ~NoDenormals() { __builtin_ia32_ldmxcsr(saved_); }
+
+ private:
+  unsigned saved_;
+#endif
+};
+
 /// e^x within 1.2e-7 relative over the whole range: 0 below -104, inf above 88.73, NaN stays NaN. The same bits on every ISA.
 /// x = n·ln 2 + r with |r| <= ln 2 / 2; e^r by the minimax polynomial of Cephes' expf (S. Moshier); 2^n in two exact factors, so that results down
 /// to the smallest denormal are rounded once more at most.

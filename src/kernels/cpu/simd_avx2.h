@@ -259,6 +259,24 @@ inline Sums store_codes(int8_t* p, i32x16 a, i32x16 b) {
   return {_mm256_cvtsi256_si32(v), _mm_cvtsi128_si32(_mm256_extracti128_si256(v, 1))};
 }
 
+// ---- pairs of bfloat16: see simd.h ------------------------------------------------------------------------------------------
+struct bf16x32 { __m256i lo, hi; };
+inline bf16x32 load_pairs(const uint16_t* p) { return {_mm256_loadu_si256((const __m256i*)p), _mm256_loadu_si256((const __m256i*)(p + 16))}; }
+inline bf16x32 keep_halves(bf16x32 a, bool even, bool odd) {
+  const __m256i m = _mm256_set1_epi32(int32_t((even ? 0xffffu : 0u) | (odd ? 0xffff0000u : 0u)));
+  return {_mm256_and_si256(a.lo, m), _mm256_and_si256(a.hi, m)};
+}
+struct PairScalar { float even, odd; };
+inline f32x16 dot2(f32x16 acc, bf16x32 a, const PairScalar* b) {
+  const __m256i m = _mm256_set1_epi32(int32_t(0xffff0000u));
+  const __m256 odd = _mm256_set1_ps(b->odd), even = _mm256_set1_ps(b->even);
+  acc.lo = _mm256_fmadd_ps(_mm256_castsi256_ps(_mm256_and_si256(a.lo, m)), odd, acc.lo);
+  acc.hi = _mm256_fmadd_ps(_mm256_castsi256_ps(_mm256_and_si256(a.hi, m)), odd, acc.hi);
+  acc.lo = _mm256_fmadd_ps(_mm256_castsi256_ps(_mm256_slli_epi32(a.lo, 16)), even, acc.lo);
+  acc.hi = _mm256_fmadd_ps(_mm256_castsi256_ps(_mm256_slli_epi32(a.hi, 16)), even, acc.hi);
+  return acc;
+}
+
 inline void prefetch(const void* p) { _mm_prefetch((const char*)p, _MM_HINT_T0); }
 
 }  // namespace

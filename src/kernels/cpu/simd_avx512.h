@@ -159,6 +159,28 @@ inline Sums store_codes(int8_t* p, i32x16 a, i32x16 b) {
   return {_mm256_cvtsi256_si32(v), _mm_cvtsi128_si32(_mm256_extracti128_si256(v, 1))};
 }
 
+// ---- pairs of bfloat16: see simd.h ------------------------------------------------------------------------------------------
+struct bf16x32 { __m512i v; };
+inline bf16x32 load_pairs(const uint16_t* p) { return {_mm512_loadu_si512(p)}; }
+inline bf16x32 keep_halves(bf16x32 a, bool even, bool odd) {
+  return {_mm512_and_si512(a.v, _mm512_set1_epi32(int32_t((even ? 0xffffu : 0u) | (odd ? 0xffff0000u : 0u))))};
+}
+#if defined(__AVX512BF16__)
+using PairScalar = uint32_t;
+inline PairScalar pair_scalar(uint16_t even, uint16_t odd) { return even | uint32_t{odd} << 16; }
+inline f32x16 dot2(f32x16 acc, bf16x32 a, const PairScalar* b) {
+  return {_mm512_dpbf16_ps(acc.v, (__m512bh)a.v, (__m512bh)_mm512_set1_epi32(int32_t(*b)))};
+}
+inline void store_pair_scalars(PairScalar* p, f32x16 a) { _mm256_storeu_si256((__m256i*)p, (__m256i)_mm512_cvtneps_pbh(a.v)); }
+#else
+struct PairScalar { float even, odd; };
+inline f32x16 dot2(f32x16 acc, bf16x32 a, const PairScalar* b) {
+  acc.v = _mm512_fmadd_ps(_mm512_castsi512_ps(_mm512_and_si512(a.v, _mm512_set1_epi32(int32_t(0xffff0000u)))), _mm512_set1_ps(b->odd), acc.v);
+  acc.v = _mm512_fmadd_ps(_mm512_castsi512_ps(_mm512_slli_epi32(a.v, 16)), _mm512_set1_ps(b->even), acc.v);
+  return acc;
+}
+#endif
+
 inline void prefetch(const void* p) { _mm_prefetch((const char*)p, _MM_HINT_T0); }
 
 }  // namespace

@@ -182,6 +182,29 @@ inline Sums store_codes(int8_t* p, i32x16 a, i32x16 b) {
   return s;
 }
 
+// ---- pairs of bfloat16: see simd.h ------------------------------------------------------------------------------------------
+struct bf16x32 { uint32_t v[16]; };
+inline bf16x32 load_pairs(const uint16_t* p) {
+  bf16x32 r;
+  __builtin_memcpy(&r, p, sizeof r);
+  return r;
+}
+inline bf16x32 keep_halves(bf16x32 a, bool even, bool odd) {
+  ISO_LANES a.v[i] &= (even ? 0xffffu : 0u) | (odd ? 0xffff0000u : 0u);
+  return a;
+}
+struct PairScalar { float even, odd; };
+inline float bits_as_float(uint32_t u) {
+  float f;
+  __builtin_memcpy(&f, &u, 4);
+  return f;
+}
+inline f32x16 dot2(f32x16 acc, bf16x32 a, const PairScalar* b) {
+  ISO_LANES acc.v[i] = __builtin_fmaf(bits_as_float(a.v[i] & 0xffff0000u), b->odd, acc.v[i]);
+  ISO_LANES acc.v[i] = __builtin_fmaf(bits_as_float(a.v[i] << 16), b->even, acc.v[i]);
+  return acc;
+}
+
 inline void prefetch(const void* p) { __builtin_prefetch(p, 0, 3); }
 
 }  // namespace

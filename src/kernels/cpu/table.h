@@ -29,5 +29,6 @@ struct KernelTable {
 extern const KernelTable table_scalar;
 extern const KernelTable table_avx2;
 extern const KernelTable table_avx512_vnni;
+extern const KernelTable table_avx512_bf16;
 
 }  // namespace isotope::kernels::cpu

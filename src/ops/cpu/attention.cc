@@ -161,7 +161,7 @@ class Attention {
       r.last[n] = b_.positions[size_t(token)];
       r.first[n] = first_key(int32_t(r.last[n]));
     }
-    k_.pack_q(q, from, i.rows, a_.head_dim);
+    k_.pack_q[format_](q, from, i.rows, a_.head_dim);
     return r;
   }
 

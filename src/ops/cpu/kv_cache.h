@@ -1,5 +1,5 @@
-// Paged KV storage in host memory. A block of a layer holds, one kv head after the other: K [block/16][d][16 tokens], V [block][padded d], and for int8
-// and fp8 the scales of K and of V [block] each. A head's part starts on a cache line.
+// Paged KV storage in host memory. A block of a layer holds, one kv head after the other: K [block/16][d][16 tokens], V [block][padded d] (bf16: in
+// pairs, see KvTile), and for int8 and fp8 the scales of K and of V [block] each. A head's part starts on a cache line.
 #pragma once
 
 #include <memory>

@@ -47,7 +47,8 @@ TEST(KvCache, BlocksArePerGroupAndAligned) {
 
 /// What write() stored, read back as the layout says.
 float stored(const kernels::cpu::KvTile& tile, KvType type, bool key, int t, int j, int d) {
-  const int at = key ? j * 16 + t : t * kernels::cpu::padded_dim(d) + j;
+  const int s = type == KvType::bf16 ? 2 : 1, dp = kernels::cpu::padded_dim(d);
+  const int at = key ? j / s * 16 * s + t * s + j % s : t / s * dp * s + j * s + t % s;
   const void* p = key ? tile.k : tile.v;
   const float* scale = key ? tile.k_scale : tile.v_scale;
   switch (type) {

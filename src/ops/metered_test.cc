@@ -1,0 +1,71 @@
+// Timed ops give the bits of the ops inside, and count what they do.
+#include "ops/metered.h"
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+
+namespace isotope::ops {
+namespace {
+
+struct Results {
+  std::vector<float> norm, act, attended;
+};
+
+std::vector<float> copy(Tensor t) {
+  std::vector<float> v;
+  for (int64_t r = 0; r < t.rows; ++r) v.insert(v.end(), t.row(r), t.row(r) + t.cols);
+  return v;
+}
+
+void fill(Tensor t) {
+  for (int64_t r = 0; r < t.rows; ++r)
+    for (int64_t c = 0; c < t.cols; ++c) t.row(r)[c] = 0.01f * float((r * 31 + c * 7) % 50 - 25);
+}
+
+Results run(Ops& ops) {
+  std::vector<float> weights(size_t(64) * 32);
+  for (size_t i = 0; i < weights.size(); ++i) weights[i] = 0.01f * float(i % 40) - 0.2f;
+  const HostTensor t{.dtype = tensor::DType::f32, .data = weights.data(), .bytes = weights.size() * 4, .shape = {64, 32}, .rank = 2};
+  Linear gate, up;
+  gate.w = *ops.pack(t);
+  up.w = *ops.pack(t);
+  const KvLayerSpec layers[] = {{0, 2, 16}};
+  const int64_t blocks[] = {2};
+  auto kv = *ops.make_kv(layers, blocks, 16, KvType::bf16);
+  const int32_t tokens[] = {1, 2, 3}, positions[] = {0, 1, 2}, start[] = {0, 3}, context[] = {3}, table[] = {1}, slots[] = {16, 17, 18};
+  const Batch::Group groups[] = {{table, 1, slots}};
+  ops.begin({.tokens = tokens, .positions = positions, .query_start = start, .context_len = context, .groups = groups}, kv.get());
+  Results r;
+  Tensor x = ops.empty(3, 32), q = ops.empty(3, 64), k = ops.empty(3, 32), v = ops.empty(3, 32);
+  for (Tensor each : {x, q, k, v}) fill(each);
+  r.norm = copy(ops.rms_norm(x, {}, 1e-5f));
+  r.act = copy(ops.linear_act(x, gate, up, Activation::silu));
+  r.attended = copy(ops.attention({.q = q, .k = k, .v = v, .heads = 4, .kv_heads = 2, .head_dim = 16, .scale = 0.25f}));
+  return r;
+}
+
+TEST(Metered, GivesTheSameBitsAndCounts) {
+  auto plain = *make_cpu_ops({.threads = 1, .pin = false});
+  const Results want = run(*plain);
+  auto profile = std::make_shared<StepProfile>();
+  auto timed = make_metered(*make_cpu_ops({.threads = 1, .pin = false}), profile);
+  const Results got = run(*timed);
+  EXPECT_EQ(got.norm, want.norm);
+  EXPECT_EQ(got.act, want.act);
+  EXPECT_EQ(got.attended, want.attended);
+
+  const StepTimes times = profile->take();
+  ASSERT_EQ(times.ops.size(), 3u);
+  for (const OpTime& o : times.ops) {
+    EXPECT_EQ(o.calls, 1) << o.name;
+    EXPECT_GT(o.bytes, 0) << o.name;
+  }
+  EXPECT_EQ(times.ops[1].name, "linear + activation F32 32>128");
+  EXPECT_EQ(times.ops[1].operations, 2 * 3 * 128 * 32);
+  EXPECT_FALSE(times.ops[1].integer);
+  EXPECT_EQ(times.ops[2].operations, (1 + 2 + 3) * 4 * 16 * 4) << "a query sees itself and what was before it";
+}
+
+}  // namespace
+}  // namespace isotope::ops
