@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "kernels/cpu/elementwise.h"
 #include "kernels/cpu/packs.h"
 
 namespace isotope::kernels::cpu {
@@ -49,6 +50,10 @@ struct GemmArgs {
   float* out = nullptr;              ///< [m, n]
   int64_t out_stride = 0;
   const float* bias = nullptr;       ///< [n] or null
+  /// Integer packs: null, or a second weight [n, k] in the same pack. Then out = act(x·Wᵀ + bias) * (x·Upᵀ + up_bias), the same bits as three calls.
+  const std::byte* up_tiles = nullptr;
+  const float* up_bias = nullptr;
+  Act act = Act::silu;
 };
 
 struct GemmKernels {

@@ -97,55 +97,106 @@ inline int lanes_of(const GemmArgs& a, int64_t n) {
   return left < kLanes ? int(left) : kLanes;
 }
 
-/// T tiles side by side and one panel of H rows. The codes are taken apart again for each panel: shifts and masks run beside the dot products, and the
-/// packed tile stays in the first-level cache (measured against unpacking tiles first: 3 to 8 % faster, see bench/kernels/gemm.cc).
+/// T tiles and where their results go.
+template <int T>
+struct TileSet {
+  const std::byte* tile[T];
+  float* out[T];          ///< of the panel's first row
+  const float* bias[T];   ///< or null
+  int lanes[T];           ///< outputs that exist
+  int64_t k, out_stride;
+};
+
+/// One panel of H rows against T tiles. The codes are taken apart again for each panel: shifts and masks run beside the dot products, and the packed tile
+/// stays in the first-level cache (measured against unpacking tiles first: 3 to 8 % faster, see bench/kernels/gemm.cc).
 template <Pack P, int H, int T>
-void gemm_panel(const GemmArgs& a, int64_t tile, const std::byte* record, int64_t row) {
+void gemm_panel(const TileSet<T>& s, const std::byte* record) {
   constexpr PackRow L = pack_row(P);
   constexpr int kAdvance = L.unit_bytes() / L.blocks;
   // Weights are read from front to back. With few rows the hardware's prefetchers are ahead of the loads but for the next lines; with many they
   // fall asleep between two blocks. Measured on Zen 4 (bench/kernels/gemm.cc): 31 GB/s with one row, 29 with the long distance; 16 rows gain 10 %.
   constexpr int kAhead = H <= 4 ? 256 : 2048;
-  const int64_t units = (a.k + L.unit_k() - 1) / L.unit_k();
-  const std::byte* unit = a.tiles + size_t(tile) * a.tile_bytes;
+  const int64_t units = (s.k + L.unit_k() - 1) / L.unit_k();
+  // More sums than registers live in memory; on a page of their own they never share the low address bits with the weights that are loaded meanwhile
+  // (elsewhere Q4_K lost 15 %).
   alignas(T > 1 ? 4096 : 64) f32x16 acc[T][H];
   for (int t = 0; t < T; ++t)
 #pragma GCC unroll 16
     for (int r = 0; r < H; ++r) acc[t][r] = zero_f32();
-  for (int64_t u = 0; u < units; ++u, unit += L.unit_bytes()) {
+  for (int64_t u = 0; u < units; ++u) {
     for (int b = 0; b < L.blocks; ++b, record += H * kRecordBytes) {
       Codes w[T];
-      Scales s[T];
+      Scales scales[T];
 #pragma GCC unroll 2
       for (int t = 0; t < T; ++t) {
-        const std::byte* from = unit + size_t(t) * a.tile_bytes;
-        for (int line = 0; line < kAdvance; line += 64) prefetch(from + b * kAdvance + line + kAhead);
-        w[t] = load_codes<P>(from, b);
-        s[t] = load_scales<P>(from, b);
+        const std::byte* unit = s.tile[t] + u * L.unit_bytes();
+        for (int line = 0; line < kAdvance; line += 64) prefetch(unit + b * kAdvance + line + kAhead);
+        w[t] = load_codes<P>(unit, b);
+        scales[t] = load_scales<P>(unit, b);
       }
 #pragma GCC unroll 16
       for (int r = 0; r < H; ++r) {
         f32x16* sums[T];
 #pragma GCC unroll 2
         for (int t = 0; t < T; ++t) sums[t] = &acc[t][r];
-        step<L.kind, L.bits, H, T>(sums, w, s, RowRef<H>{record, r});
+        step<L.kind, L.bits, H, T>(sums, w, scales, RowRef<H>{record, r});
       }
     }
   }
-  for (int t = 0; t < T; ++t) {
-    const int64_t n = (tile + t) * kLanes;
-    finish<H>(acc[t], a.out + row * a.out_stride + n, a.out_stride, a.bias ? a.bias + n : nullptr, lanes_of(a, n));
-  }
+  for (int t = 0; t < T; ++t) finish<H>(acc[t], s.out[t], s.out_stride, s.bias[t], s.lanes[t]);
 }
 
 template <Pack P>
-using PanelFn = void (*)(const GemmArgs&, int64_t tile, const std::byte* record, int64_t row);
+using PanelFn = void (*)(const TileSet<1>&, const std::byte* record);
 
 // Heights that a panel can have: 1 .. small, and the full one.
 template <Pack P, int... H>
 PanelFn<P> panel_fn(int h, Indices<H...>) {
   static constexpr PanelFn<P> kByRows[] = {gemm_panel<P, H + 1, 1>...};
   return h == kPanelRows ? gemm_panel<P, kPanelRows, 1> : kByRows[h - 1];
+}
+
+/// Tiles t and, if T is 2, t + 1 of the weight.
+template <int T>
+inline TileSet<T> tiles_at(const GemmArgs& a, int64_t t, int64_t row) {
+  TileSet<T> s;
+  s.k = a.k;
+  s.out_stride = a.out_stride;
+  for (int i = 0; i < T; ++i) {
+    const int64_t n = (t + i) * kLanes;
+    s.tile[i] = a.tiles + size_t(t + i) * a.tile_bytes;
+    s.out[i] = a.out + row * a.out_stride + n;
+    s.bias[i] = a.bias ? a.bias + n : nullptr;
+    s.lanes[i] = lanes_of(a, n);
+  }
+  return s;
+}
+
+constexpr void (*kActMul[])(float*, const float*, const float*, int64_t) noexcept = {
+    act_mul<Act::silu>, act_mul<Act::gelu_tanh>, act_mul<Act::gelu>, act_mul<Act::relu>, act_mul<Act::relu2>};
+static_assert(sizeof(kActMul) / sizeof(kActMul[0]) == size_t(Act::count_));
+
+/// Gate and up of the same outputs side by side; what they give waits in the first-level cache for the activation.
+template <Pack P>
+void gated_tile(const GemmArgs& a, int64_t t, Panel p, const std::byte* record) {
+  alignas(64) float sums[2][kPanelRows * kLanes];
+  const int64_t n = t * kLanes;
+  const int lanes = lanes_of(a, n);
+  const std::byte* const from[2] = {a.tiles + size_t(t) * a.tile_bytes, a.up_tiles + size_t(t) * a.tile_bytes};
+  const float* const bias[2] = {a.bias ? a.bias + n : nullptr, a.up_bias ? a.up_bias + n : nullptr};
+  const auto run = [&]<int T>(void (*panel)(const TileSet<T>&, const std::byte*)) {
+    for (int i = 0; i < 2; i += T) {
+      TileSet<T> s;
+      s.k = a.k;
+      s.out_stride = kLanes;
+      for (int j = 0; j < T; ++j) s.tile[j] = from[i + j], s.out[j] = sums[i + j], s.bias[j] = bias[i + j], s.lanes[j] = lanes;
+      panel(s, record);
+    }
+  };
+  if (p.rows == kPanelRows) run(gemm_panel<P, kPanelRows, kTilesAtOnce>);
+  else run(panel_fn<P>(p.rows, indices<kSmallPanelRows>()));
+  float* out = a.out + p.first * a.out_stride + n;
+  for (int r = 0; r < p.rows; ++r) kActMul[int(a.act)](out + r * a.out_stride, sums[0] + r * kLanes, sums[1] + r * kLanes, lanes);
 }
 
 // Tiles that a panel meets one after another: it stays in the first-level cache meanwhile, and a row of `out` is written line after line.
@@ -155,16 +206,18 @@ template <Pack P>
 void gemm_int(const GemmArgs& a) {
   const size_t row_bytes = quantized_bytes(1, a.k);
   const Panels panels{a.m, kPanelRows, kSmallPanelRows};
-  const int64_t tiles = (a.n + kLanes - 1) / kLanes;
-  for (int64_t group = 0; group < tiles; group += kTileGroup) {
-    const int64_t end = group + kTileGroup < tiles ? group + kTileGroup : tiles;
+  const int64_t tiles = (a.n + kLanes - 1) / kLanes, group_tiles = a.up_tiles ? kTileGroup / 2 : kTileGroup;
+  for (int64_t group = 0; group < tiles; group += group_tiles) {
+    const int64_t end = group + group_tiles < tiles ? group + group_tiles : tiles;
     for (int64_t i = 0; i < panels.count(); ++i) {
       const Panel p = panels[i];
       const std::byte* record = a.quantized + size_t(p.first) * row_bytes;
       int64_t t = group;
+      if (a.up_tiles)
+        for (; t < end; ++t) gated_tile<P>(a, t, p, record);
       if (p.rows == kPanelRows)
-        for (; t + kTilesAtOnce <= end; t += kTilesAtOnce) gemm_panel<P, kPanelRows, kTilesAtOnce>(a, t, record, p.first);
-      for (; t < end; ++t) panel_fn<P>(p.rows, indices<kSmallPanelRows>())(a, t, record, p.first);
+        for (; t + kTilesAtOnce <= end; t += kTilesAtOnce) gemm_panel<P, kPanelRows, kTilesAtOnce>(tiles_at<kTilesAtOnce>(a, t, p.first), record);
+      for (; t < end; ++t) panel_fn<P>(p.rows, indices<kSmallPanelRows>())(tiles_at<1>(a, t, p.first), record);
     }
   }
 }

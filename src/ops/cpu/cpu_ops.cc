@@ -160,8 +160,14 @@ Tensor CpuOps::act_mul(Tensor gate, Tensor up, Activation activation) {
   return out;
 }
 
-/// The gate's memory, still in the caches, takes the result.
 Tensor CpuOps::linear_act(Tensor x, const Linear& gate, const Linear& up, Activation activation) {
+  ISO_CHECK(gate.w && up.w && gate.w->k == x.cols);
+  if (can_gate(*gate.w, *up.w)) {
+    const LinearJob job{.w = gate.w.get(), .out = empty(x.rows, gate.w->n), .bias = gate.bias, .up = up.w.get(), .up_bias = up.bias, .act = Act(activation)};
+    ops::linear(team_, k_, x, arena_->take<std::byte>(linear_scratch_bytes(x.rows, x.cols)), {&job, 1});
+    return job.out;
+  }
+  // The gate's memory, still in the caches, takes the result.
   const Linear* const ws[2] = {&gate, &up};
   Tensor o[2];
   linear_n(x, ws, o);

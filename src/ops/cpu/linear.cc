@@ -26,7 +26,7 @@ const PackedWeight& packed(const LinearJob& j) { return static_cast<const Packed
 int64_t tile_cost(const LinearJob& j, int64_t rows) {
   const PackedWeight& w = packed(j);
   const int64_t compute = w.row().integer() ? ceil_div(w.k, kBlock) * kBlockRowCycles : w.k * kFloatRowCycles;
-  return std::max(int64_t(w.tile_bytes) / kBytesPerCycle, rows * compute) + 1;
+  return (std::max(int64_t(w.tile_bytes) / kBytesPerCycle, rows * compute) + 1) * (j.up ? 2 : 1);
 }
 
 /// All tiles of all jobs, one after another, cut by cost.
@@ -91,7 +91,10 @@ void run_tiles(const KernelTable& t, const Input& in, const LinearJob& j, int64_
                                .x_stride = in.x.stride,
                                .out = j.out.row(row) + n0,
                                .out_stride = j.out.stride,
-                               .bias = j.bias.empty() ? nullptr : j.bias.data() + n0});
+                               .bias = j.bias.empty() ? nullptr : j.bias.data() + n0,
+                               .up_tiles = j.up ? static_cast<const PackedWeight&>(*j.up).tile(tile) : nullptr,
+                               .up_bias = j.up_bias.empty() ? nullptr : j.up_bias.data() + n0,
+                               .act = j.act});
 }
 
 // Rows of one pass, whole panels.
@@ -116,11 +119,17 @@ void run_part(const KernelTable& t, const Input& in, const Tiles& tiles, int64_t
 
 }  // namespace
 
+bool can_gate(const Weight& gate, const Weight& up) {
+  const auto &a = static_cast<const PackedWeight&>(gate), &b = static_cast<const PackedWeight&>(up);
+  return a.pack == b.pack && a.row().integer() && a.n == b.n && a.k == b.k;
+}
+
 void linear(base::Team& team, const KernelTable& table, Tensor x, std::span<std::byte> scratch, std::span<const LinearJob> jobs) {
   if (x.rows <= 0 || jobs.empty()) return;
   bool quantize = false;
   for (const LinearJob& j : jobs) {
     ISO_CHECK(j.w && j.w->k == x.cols && j.out.rows == x.rows && j.out.cols == j.w->n && (j.bias.empty() || int64_t(j.bias.size()) == j.w->n));
+    ISO_CHECK(!j.up || (can_gate(*j.w, *j.up) && (j.up_bias.empty() || int64_t(j.up_bias.size()) == j.up->n)));
     quantize |= packed(j).row().integer();
   }
   ISO_CHECK(!quantize || scratch.size() >= linear_scratch_bytes(x.rows, x.cols));

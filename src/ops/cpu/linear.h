@@ -10,12 +10,18 @@
 
 namespace isotope::ops {
 
-/// One projection: out = x · Wᵀ + bias. `out` is [x.rows, w.n].
+/// One projection: out = x · Wᵀ + bias. `out` is [x.rows, w.n]. With `up` it is act(x · Wᵀ + bias) * (x · Upᵀ + up_bias).
 struct LinearJob {
   const Weight* w = nullptr;  ///< made by pack_weight
   Tensor out;
   std::span<const float> bias = {};  ///< [n] or empty
+  const Weight* up = nullptr;        ///< null, or a weight that can_gate() accepts
+  std::span<const float> up_bias = {};
+  kernels::cpu::Act act{};
 };
+
+/// Whether the kernels compute both projections and the activation in one pass: integer packs, the same for both, of the same shape.
+bool can_gate(const Weight& gate, const Weight& up);
 
 /// Bytes of scratch that linear() needs for an input [rows, k]; any alignment of 64 will do.
 inline size_t linear_scratch_bytes(int64_t rows, int64_t k) { return (kernels::cpu::quantized_bytes(rows, k) + 63) / 64 * 64; }

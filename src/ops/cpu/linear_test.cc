@@ -92,6 +92,32 @@ std::vector<Case> cases() {
 
 class Linears : public testing::TestWithParam<Case> {};
 
+// Gate, up and activation in one pass: the bits of three calls, for full panels, small ones and both together, on every instruction set.
+TEST_P(Linears, GatedEqualsTheComposedForm) {
+  const auto [type, n, k] = GetParam();
+  const Sample a = samples::tame(type, n, k, 7), b = samples::tame(type, n, k, 8);
+  const auto gate = pack_weight(a.tensor, {}, Precision::fast), up = pack_weight(b.tensor, {}, Precision::fast);
+  ASSERT_TRUE(gate && up);
+  if (!can_gate(**gate, **up)) GTEST_SKIP() << "floating weights are composed";
+  std::vector<float> bias(static_cast<size_t>(n));
+  for (int64_t i = 0; i < n; ++i) bias[size_t(i)] = float(i % 7) - 3.0f;
+  for (const KernelTable* t : runnable()) {
+    for (const int64_t rows : {1, 5, 16, 43}) {
+      const Matrix x = activations(rows, k, 3), g = run(*t, 1, x.t, **gate, bias), u = run(*t, 1, x.t, **up);
+      for (const auto act : {kernels::cpu::Act::silu, kernels::cpu::Act::gelu}) {
+        Matrix composed(rows, n, n), fused(rows, n, n + 5);
+        for (int64_t r = 0; r < rows; ++r) t->elementwise.act_mul[int(act)](composed.t.row(r), g.t.row(r), u.t.row(r), n);
+        std::vector<std::byte> scratch(linear_scratch_bytes(rows, k));
+        base::Team team(2, false);
+        const LinearJob job{.w = gate->get(), .out = fused.t, .bias = bias, .up = up->get(), .act = act};
+        linear(team, *t, x.t, scratch, {&job, 1});
+        EXPECT_TRUE(same_bits(fused.t, composed.t)) << t->isa << ", " << rows << " rows";
+        EXPECT_EQ(fused.data[size_t(n)], -77.0f) << "wrote beyond its columns";
+      }
+    }
+  }
+}
+
 // Against float64, with the activations that the kernel multiplies by: what remains is float32 rounding.
 // Each term may be off by 2^-24 of the largest partial sum, a block has three roundings, and minima and codes may cancel (factor 4).
 TEST_P(Linears, MatchesTheReference) {
