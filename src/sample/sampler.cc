@@ -27,7 +27,7 @@ bool nothing_left(std::span<const float> logits) {
 
 }  // namespace
 
-Sampler::Sampler(int64_t vocab) : logits_(size_t(vocab)), weights_(size_t(vocab)) {}
+Sampler::Sampler(int64_t vocab) : logits_(size_t(vocab)), weights_(size_t(vocab)), indices_(size_t(vocab) + 1) {}
 
 int32_t Sampler::choose(const Row& r) {
   const bool processed = needs_processing(r);
@@ -76,18 +76,22 @@ int32_t Sampler::draw(const Row& r) {
 /// Items with a weight above `least`, ascending by id.
 void Sampler::gather_above(float least) {
   items_.clear();
-  for (size_t i = 0; i < weights_.size(); ++i)
-    if (weights_[i] > least) items_.push_back({weights_[i], weights_[i], int32_t(i)});
+  const size_t found = indices_above(weights_, least, indices_);
+  for (size_t i = 0; i < found; ++i) {
+    const int32_t id = indices_[i];
+    items_.push_back({weights_[size_t(id)], weights_[size_t(id)], id});
+  }
 }
 
 /// The nucleus lies among the likeliest tokens (the best has weight 1): gathers those above a falling threshold until they hold
 /// top_p of the whole.
 void Sampler::gather(const SamplingParams& p) {
+  if (p.top_p >= 1.0f) return gather_above(std::nextafter(p.min_p, 0.0f));
   const double need = double(p.top_p) * total_;
-  for (float least = 1e-2f; least > 1e-9f; least *= 1e-2f) {
-    const float floor = p.top_p < 1.0f ? least : std::nextafter(p.min_p, 0.0f);
-    gather_above(floor);
-    if (p.top_p >= 1.0f || mass() >= need) return;
+  for (float least = 1e-1f; least > 1e-9f; least *= 1e-1f) {
+    if (sum_above(weights_, least) < need) continue;
+    gather_above(least);
+    if (mass() >= need) return;  // the two sums add in different orders
   }
   gather_above(0.0f);
 }

@@ -40,6 +40,7 @@ class Sampler {
   std::vector<float> logits_;   ///< [V] processed
   std::vector<float> weights_;  ///< [V] unnormalised probabilities
   std::vector<Item> items_, scratch_;
+  std::vector<int32_t> indices_;  ///< [V + 1]
   double total_ = 0;  ///< of the distribution that top-p refers to
 };
 

@@ -16,6 +16,10 @@ double sum_exp(std::span<const float> x, float max) noexcept;
 /// out = exp((x - max) / temperature); 0 where x is NaN or -inf. Returns the sum. out.size() == x.size().
 double exp_scaled(std::span<const float> x, float max, float temperature, std::span<float> out) noexcept;
 double sum_of(std::span<const float> x) noexcept;
+/// Sum of what is above `least`.
+double sum_above(std::span<const float> x, float least) noexcept;
+/// Writes the indices of what is above `least`, ascending, and returns how many. REQUIRES: out.size() > x.size().
+size_t indices_above(std::span<const float> x, float least, std::span<int32_t> out) noexcept;
 /// 1 + the number of entries that come before entry i: larger ones, and equal ones of lower index.
 int64_t rank_of(std::span<const float> x, int64_t i) noexcept;
 
