@@ -3,16 +3,14 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
-#include <condition_variable>
 #include <cstdio>
 #include <ctime>
 #include <fstream>
 #include <memory>
-#include <mutex>
-#include <random>
 
 #include "base/team.h"
 #include "base/topology.h"
+#include "bench_load.h"
 #include "bench_report.h"
 #include "commands.h"
 #include "kernels/cpu/pick.h"
@@ -20,8 +18,6 @@
 
 namespace isotope::app {
 namespace {
-
-using Clock = std::chrono::steady_clock;
 
 struct Options {
   std::vector<std::string> models;
@@ -50,66 +46,6 @@ std::string utc_now() {
   std::strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%SZ", &tm);
   return text;
 }
-
-/// A group of requests that run together, and when their tokens came.
-class Group {
- public:
-  struct Times {
-    Clock::time_point submitted, all_started, first_ended, ended;  ///< all_started: every sequence has its first token
-    int64_t steps = 0;                                             ///< tokens of the first one to end, from then on until its end
-  };
-
-  explicit Group(size_t n) : outputs_(n, 0) {}
-
-  Result<Times> run(Engine& engine, std::vector<Request> requests) {
-    times_.submitted = Clock::now();
-    for (size_t i = 0; i < requests.size(); ++i) {
-      requests[i].sink = [this, i](const TokenEvent& e) { take(i, e); };
-      if (auto ok = engine.submit(std::move(requests[i])); !ok) {
-        cancel(engine, i);
-        return tl::unexpected(ok.error());
-      }
-    }
-    std::unique_lock lock(mutex_);
-    done_.wait(lock, [&] { return ended_ == outputs_.size(); });
-    if (error_) return tl::unexpected(*error_);
-    return times_;
-  }
-
- private:
-  void cancel(Engine& engine, size_t submitted) {
-    for (size_t i = 0; i < submitted; ++i) engine.finish(i, FinishReason::abort);
-    std::unique_lock lock(mutex_);
-    done_.wait(lock, [&] { return ended_ == submitted; });
-  }
-
-  void take(size_t i, const TokenEvent& e) {
-    const std::lock_guard lock(mutex_);
-    const auto now = Clock::now();
-    if (!e.tokens.empty() && outputs_[i] == 0 && ++started_ == outputs_.size()) {
-      times_.all_started = now;
-      outputs_[i] = 1;
-      at_start_ = outputs_;
-    } else {
-      outputs_[i] += int64_t(e.tokens.size());
-    }
-    if (e.finish == FinishReason::none) return;
-    if (e.error) error_ = e.error;
-    if (ended_ == 0 && !at_start_.empty()) {
-      times_.first_ended = now;
-      times_.steps = outputs_[i] - at_start_[i];
-    }
-    times_.ended = now;
-    if (++ended_ == outputs_.size()) done_.notify_all();
-  }
-
-  std::mutex mutex_;
-  std::condition_variable done_;
-  std::vector<int64_t> outputs_, at_start_;
-  size_t started_ = 0, ended_ = 0;
-  Times times_;
-  std::optional<Error> error_;
-};
 
 class Bench {
  public:
@@ -174,49 +110,12 @@ class Bench {
     for (int i = options_.no_warmup ? 0 : -1; i < options_.repetitions; ++i) {
       progress(fmt::format("{} npl {}: {}", row.name(), row.parallel,
                            i < 0 ? "warm-up" : fmt::format("{}/{}", i + 1, options_.repetitions)));
-      ISO_TRY(const int64_t ns, once(engine, row));
+      ISO_TRY(const int64_t ns, load_.once(engine, {.prompt = row.prompt, .gen = row.gen, .depth = row.depth, .parallel = row.parallel}, profile_, &times_));
       if (i >= 0) row.samples_ns.push_back(ns);
     }
     if (profile_) row.profile = std::move(times_);
     rows_.push_back(std::move(row));
     return {};
-  }
-
-  std::vector<int32_t> random_tokens(int64_t n, int64_t vocab) {
-    std::vector<int32_t> v(static_cast<size_t>(n));
-    for (auto& t : v) t = int32_t(random_() % uint64_t(vocab));
-    return v;
-  }
-
-  /// Fills the cache up to the depth, once for each of the parallel sequences, then times the rest.
-  Result<int64_t> once(Engine& engine, const BenchRow& row) {
-    std::vector<Request> depth, timed;
-    for (int64_t i = 0; i < row.parallel; ++i) {
-      Request r;
-      r.id = uint64_t(i);
-      r.prompt = random_tokens(row.depth, row.model.vocab);
-      r.use_prefix_cache = row.depth > 0;
-      r.sampling = {.temperature = 0, .max_tokens = row.gen ? row.gen + 1 : 0, .ignore_eos = true};
-      if (row.depth) {
-        depth.emplace_back();
-        depth.back().id = r.id;
-        depth.back().prompt = r.prompt;
-        depth.back().sampling = {.max_tokens = 0};
-      }
-      const auto rest = random_tokens(row.gen ? 1 : row.prompt, row.model.vocab);
-      r.prompt.insert(r.prompt.end(), rest.begin(), rest.end());
-      timed.push_back(std::move(r));
-    }
-    if (!depth.empty()) ISO_CHECK_OK(Group(depth.size()).run(engine, std::move(depth)));
-    if (profile_) profile_->take();
-    ISO_TRY(const auto t, Group(timed.size()).run(engine, std::move(timed)));
-    if (profile_) times_ = profile_->take();
-    const auto ns = [](Clock::duration d) { return std::chrono::duration_cast<std::chrono::nanoseconds>(d).count(); };
-    if (row.prompt) return ns(t.ended - t.submitted);
-    if (t.steps == 0)
-      return fail(Code::unavailable, "the sequences did not run together", "bench",
-                  "generate more tokens (-n) or run fewer sequences (-npl)");
-    return int64_t(double(ns(t.first_ended - t.all_started)) / double(t.steps) * double(row.gen));
   }
 
   void progress(const std::string& text) const {
@@ -228,7 +127,7 @@ class Bench {
 
   const Options& options_;
   std::string cpu_;
-  std::mt19937_64 random_{42};
+  BenchLoad load_;
   StepProfile* profile_ = nullptr;
   StepTimes times_;  ///< of the last repetition
   std::vector<BenchRow> rows_;

@@ -4,12 +4,15 @@
 
 #include "commands.h"
 #include "levers/config_file.h"
+#include "tuned.h"
 #include "levers/print.h"
 
 namespace isotope::app {
 
 Result<levers::Levers> resolve_levers(const Context& c) {
   levers::Inputs in{.environment = c.environment, .config_path = c.config_file, .strict = c.strict_levers};
+  in.tuned_path = tuned_path(c.environment);
+  ISO_TRY(in.tuned, read_tuned(in.tuned_path));
   if (!c.config_file.empty()) {
     ISO_TRY(in.config_file, levers::read_config_file(c.config_file));
   }

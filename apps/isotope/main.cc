@@ -32,6 +32,7 @@ int main(int argc, char** argv) {
   add_logits(app, context);
   add_perplexity(app, context);
   add_tokenize(app, context);
+  add_tune(app, context);
   add_run(app, context);
   add_serve(app, context);
   add_completion(app, context);

@@ -160,7 +160,8 @@ Result<std::unique_ptr<Engine>> Engine::open(const EngineOptions& o, const lever
     const levers::Cpu& cpu = levers.cpu();
     ISO_TRY(auto ops, ops::make_cpu_ops({.threads = o.threads ? o.threads : cpu.threads,
                                          .isa = o.isa.empty() ? cpu.isa : o.isa,
-                                         .precision = o.precision}));
+                                         .precision = o.precision,
+                                         .tuning = {cpu.linear_alone, cpu.pass_kib << 10, cpu.attention_alone}}));
     base::log(LogLevel::info, "{}: {}", o.model, ops->describe());
     if (o.profile) ops = ops::make_metered(std::move(ops), o.profile);
     ISO_TRY(auto model, models::load_model(*files, *ops, levers.loading(), config, progress));

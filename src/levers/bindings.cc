@@ -10,6 +10,7 @@ namespace {
 void store(bool& field, std::string_view v) { field = v == "true"; }
 void store(std::string& field, std::string_view v) { field = v; }
 void store(int& field, std::string_view v) { std::from_chars(v.data(), v.data() + v.size(), field); }
+void store(int64_t& field, std::string_view v) { std::from_chars(v.data(), v.data() + v.size(), field); }
 
 template <auto Part, auto Field>
 void set(AllGroups& g, std::string_view v) {
@@ -30,6 +31,9 @@ constexpr Binding kBindings[] = {
     {"ATOM_LOADER_FADVISE", Group::loading, set<L, &Loading::fadvise>},
     {"ISOTOPE_CPU_ISA", Group::cpu, set<C, &Cpu::isa>},
     {"ISOTOPE_CPU_THREADS", Group::cpu, set<C, &Cpu::threads>},
+    {"ISOTOPE_CPU_LINEAR_ALONE", Group::cpu, set<C, &Cpu::linear_alone>},
+    {"ISOTOPE_CPU_PASS_KIB", Group::cpu, set<C, &Cpu::pass_kib>},
+    {"ISOTOPE_CPU_ATTENTION_ALONE", Group::cpu, set<C, &Cpu::attention_alone>},
     {"ISOTOPE_API_KEY", Group::program, set<P, &Program::api_key>},
     {"ISOTOPE_LOG_LEVEL", Group::program, set<P, &Program::log_level>},
 };

@@ -20,6 +20,9 @@ struct Loading {
 struct Cpu {
   std::string isa;               ///< ISOTOPE_CPU_ISA; empty = best
   int threads = 0;               ///< ISOTOPE_CPU_THREADS; 0 = one a physical core
+  int64_t linear_alone = 8'000;      ///< ISOTOPE_CPU_LINEAR_ALONE
+  int64_t pass_kib = 640;            ///< ISOTOPE_CPU_PASS_KIB
+  int64_t attention_alone = 100'000; ///< ISOTOPE_CPU_ATTENTION_ALONE
 };
 
 struct Program {

@@ -45,6 +45,7 @@ struct Candidate {
 /// All values of all sources, the weakest first, so that the last one wins.
 std::vector<Candidate> collect(const Inputs& in) {
   std::vector<Candidate> all;
+  for (const auto& [name, text] : in.tuned) all.push_back({name, text, in.tuned_path.empty() ? "tuned profile" : in.tuned_path, Source::tuned});
   for (const auto& [name, text] : in.config_file) all.push_back({name, text, in.config_path.empty() ? "config file" : in.config_path, Source::config_file});
   for (const auto& [name, text] : in.environment)
     if (find_row(name) || has_our_prefix(name)) all.push_back({name, text, "environment", Source::environment});
@@ -61,7 +62,7 @@ Error unknown(const Candidate& c) {
 }  // namespace
 
 std::string_view source_name(Source s) {
-  constexpr std::string_view kNames[] = {"default", "config", "environment", "command line"};
+  constexpr std::string_view kNames[] = {"default", "tuned", "config", "environment", "command line"};
   return kNames[size_t(s)];
 }
 

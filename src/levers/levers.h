@@ -17,12 +17,14 @@
 
 namespace isotope::levers {
 
-enum class Source { default_value, config_file, environment, command_line };
+enum class Source { default_value, tuned, config_file, environment, command_line };
 std::string_view source_name(Source);
 
-/// Where values may come from. Precedence: command line > environment > config file > default.
+/// Where values may come from. Precedence: command line > environment > config file > what `isotope tune` stored > default.
 struct Inputs {
   std::map<std::string, std::string> environment;        ///< the whole environment, or a literal in tests
+  std::map<std::string, std::string> tuned;              ///< NAME -> text, of this machine
+  std::string tuned_path;                                ///< for messages
   std::map<std::string, std::string> config_file;        ///< NAME -> text, see config_file.h
   std::string config_path;                               ///< for messages
   std::vector<std::pair<std::string, std::string>> set;  ///< --set NAME=VALUE, in order; the last one wins

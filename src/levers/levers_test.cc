@@ -152,12 +152,13 @@ TEST(Parse, ListsAndJson) {
 
 TEST(Resolve, PrecedenceMatrix) {
   const char* name = "ATOM_LOADER_NUM_THREADS";
-  for (int mask = 0; mask < 8; ++mask) {
+  for (int mask = 0; mask < 16; ++mask) {
     Inputs in;
+    if (mask & 8) in.tuned[name] = "1";
     if (mask & 1) in.config_file[name] = "2";
     if (mask & 2) in.environment[name] = "3";
     if (mask & 4) in.set = {{name, "9"}, {name, "4"}};
-    const char* expected = mask & 4 ? "4" : mask & 2 ? "3" : mask & 1 ? "2" : "16";
+    const char* expected = mask & 4 ? "4" : mask & 2 ? "3" : mask & 1 ? "2" : mask & 8 ? "1" : "16";
     EXPECT_EQ(value(in, name), expected) << mask;
   }
 }

@@ -144,11 +144,19 @@ class Ops {
   virtual std::string describe() const = 0;  ///< "cpu avx512_vnni, 2 threads": goes to the log and the fingerprint
 };
 
+/// Choices that decide speed and never a bit. Defaults were measured on a Zen 4 server core; `isotope tune` measures others.
+struct CpuTuning {
+  int64_t linear_alone = 8'000;       ///< a linear layer of fewer estimated core cycles runs on one thread
+  int64_t pass_bytes = 640 << 10;     ///< quantized activations of one pass over a weight
+  int64_t attention_alone = 100'000;  ///< attention of fewer multiply-adds runs on one thread
+};
+
 struct CpuOpsOptions {
   int threads = 0;           ///< 0 = one a physical core
   std::string isa;           ///< empty = best
   Precision precision = Precision::fast;
   bool pin = true;
+  CpuTuning tuning = {};
 };
 Result<std::unique_ptr<Ops>> make_cpu_ops(const CpuOpsOptions&);
 

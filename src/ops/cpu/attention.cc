@@ -10,8 +10,6 @@ namespace {
 
 using namespace kernels::cpu;
 
-// Multiply-adds that one core does in a few µs; less is not worth waking the team for.
-constexpr int64_t kAlone = 100'000;
 constexpr int64_t kAloneWrites = 16'384;  // elements of K and V
 // Pieces of work are handed out as members come for them: small enough to even out, large enough to cost nothing.
 constexpr int64_t kPiece = 400'000;
@@ -46,9 +44,9 @@ struct Scratch {
 
 class Attention {
  public:
-  Attention(const AttentionArgs& a, const Batch& b, const CpuKvCache& kv, const AttentionKernels& k, Tensor out)
+  Attention(const AttentionArgs& a, const Batch& b, const CpuKvCache& kv, const AttentionKernels& k, Tensor out, int64_t alone)
       : a_(a), b_(b), kv_(kv), k_(k), out_(out), group_(b.groups[size_t(kv.spec(a.layer).group)]), heads_per_kv_(a.heads / a.kv_heads),
-        dp_(padded_dim(a.head_dim)), format_(int(kv.format())) {}
+        dp_(padded_dim(a.head_dim)), format_(int(kv.format())), alone_(alone) {}
 
   void run(base::Team& team, base::Arena& arena) {
     plan(team.size(), arena);
@@ -103,7 +101,7 @@ class Attention {
 
   /// Cuts the chunks of all items, in order, into pieces of about equal cost. A border inside an item splits it.
   void cut(int threads, base::Arena& arena) {
-    const bool alone = threads == 1 || work_ <= kAlone;
+    const bool alone = threads == 1 || work_ <= alone_;
     const int64_t most = int64_t{threads} * kPiecesPerMember;
     const int64_t count = alone ? 1 : std::clamp<int64_t>(work_ / kPiece, threads, most);
     // Each border can split one item: one more unit, and one more Split.
@@ -249,7 +247,7 @@ class Attention {
   Tensor out_;
   const Batch::Group& group_;
   int heads_per_kv_, dp_, format_;
-  int64_t work_ = 0;
+  int64_t alone_, work_ = 0;
   std::span<Item> items_;
   std::span<Unit> units_;
   std::span<int32_t> pieces_;  ///< piece n is units [pieces_[n], pieces_[n + 1])
@@ -261,8 +259,8 @@ class Attention {
 }  // namespace
 
 void attention(const AttentionArgs& args, const Batch& batch, const CpuKvCache& kv, const AttentionKernels& kernels, base::Team& team, base::Arena& arena,
-               Tensor out) {
-  Attention(args, batch, kv, kernels, out).run(team, arena);
+               Tensor out, int64_t alone) {
+  Attention(args, batch, kv, kernels, out, alone).run(team, arena);
 }
 
 }  // namespace isotope::ops

@@ -9,8 +9,9 @@
 
 namespace isotope::ops {
 
+/// Fewer multiply-adds than `alone` are not worth waking the team for.
 /// REQUIRES: shapes of `args` match `batch` and the cache's layer; out [T, H*d].
 void attention(const AttentionArgs& args, const Batch& batch, const CpuKvCache& kv, const kernels::cpu::AttentionKernels& kernels, base::Team& team,
-               base::Arena& arena, Tensor out);
+               base::Arena& arena, Tensor out, int64_t alone);
 
 }  // namespace isotope::ops

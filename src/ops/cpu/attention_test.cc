@@ -46,8 +46,8 @@ struct Sequence {
 /// Feeds several sequences chunk by chunk through an Ops of its own and collects the outputs.
 class Runner {
  public:
-  Runner(const Shape& s, int threads, std::string isa = "") : s_(s) {
-    ops_ = *make_cpu_ops({.threads = threads, .isa = std::move(isa), .pin = false});
+  Runner(const Shape& s, int threads, std::string isa = "", CpuTuning tuning = {}) : s_(s) {
+    ops_ = *make_cpu_ops({.threads = threads, .isa = std::move(isa), .pin = false, .tuning = tuning});
     sinks_ = {0.5f, -1.0f, 2.0f, 0.0f, 1.5f, -0.25f, 3.0f, 0.125f, 0.0f};
     sinks_.resize(size_t(s.heads));
     const KvLayerSpec layers[] = {{0, s.kv_heads, s.dim}, {0, s.kv_heads, s.dim}};
@@ -280,6 +280,26 @@ TEST_P(AttentionShapes, InstructionSetsAgree) {
 }
 
 /// Long enough that one sequence is split over the team.
+// A pair of tokens that a row sees half of: a window that begins, or a context that ends, in its middle. The other half is NaN.
+TEST(Attention, HalfSeenPairsGiveTheSameBitsOnEveryInstructionSet) {
+  for (const int64_t window : {0, 1, 2, 3, 33}) {
+    const Shape s{.heads = 6, .kv_heads = 2, .dim = 24, .window = window, .type = KvType::bf16};
+    const Sequence seq(s, 150, 9);
+    Runner scalar(s, 1, "scalar");
+    const auto expected = scalar.alone(seq, 1);
+    for (const float x : expected) ASSERT_TRUE(std::isfinite(x));
+    for (const auto& isa : kernels::cpu::isa_candidates()) {
+      if (!isa.runnable) continue;
+      for (const int64_t chunk : {1, 7, 150}) {
+        for (const int64_t alone : {int64_t{0}, int64_t{1} << 40}) {
+          Runner r(s, 2, std::string(isa.isa), {.attention_alone = alone});
+          EXPECT_SAME_BITS(r.alone(seq, chunk), expected) << isa.isa << ", window " << window << ", chunks of " << chunk;
+        }
+      }
+    }
+  }
+}
+
 TEST(Attention, SplitContextsGiveTheSameBits) {
   for (int64_t window : {0, 1000}) {
     const Shape s{.heads = 4, .kv_heads = 1, .dim = 256, .window = window, .type = KvType::bf16};

@@ -28,7 +28,7 @@ bool same_shape(Tensor a, Tensor b) { return a.rows == b.rows && a.cols == b.col
 }  // namespace
 
 CpuOps::CpuOps(const kernels::cpu::KernelTable& kernels, int threads, const CpuOpsOptions& options)
-    : k_(kernels), precision_(options.precision), team_(threads, options.pin) {}
+    : k_(kernels), precision_(options.precision), tuning_(options.tuning), team_(threads, options.pin) {}
 
 template <class F>
 void CpuOps::for_rows(int64_t rows, int64_t cost, F&& f) {
@@ -66,7 +66,7 @@ void CpuOps::linear_n(Tensor x, std::span<const Linear* const> ws, std::span<Ten
     outs[i] = empty(x.rows, ws[i]->w->n);
     jobs[i] = {ws[i]->w.get(), outs[i], ws[i]->bias};
   }
-  ops::linear(team_, k_, x, arena_->take<std::byte>(linear_scratch_bytes(x.rows, x.cols)), jobs);
+  ops::linear(team_, k_, x, arena_->take<std::byte>(linear_scratch_bytes(x.rows, x.cols)), jobs, tuning_);
 }
 
 // ---- one step -------------------------------------------------------------------------------------------------------------------
@@ -142,7 +142,7 @@ Tensor CpuOps::attention(const AttentionArgs& a) {
   ISO_CHECK(a.q.rows == T && a.k.rows == T && a.v.rows == T && a.q.cols == a.heads * d && a.k.cols == a.kv_heads * d && a.v.cols == a.kv_heads * d);
   ISO_CHECK(a.sinks.empty() || int64_t(a.sinks.size()) == a.heads);
   const Tensor out = empty(T, a.heads * d);
-  ops::attention(a, batch_, *kv_, k_.attention, team_, *arena_, out);
+  ops::attention(a, batch_, *kv_, k_.attention, team_, *arena_, out, tuning_.attention_alone);
   return out;
 }
 
@@ -164,7 +164,7 @@ Tensor CpuOps::linear_act(Tensor x, const Linear& gate, const Linear& up, Activa
   ISO_CHECK(gate.w && up.w && gate.w->k == x.cols);
   if (can_gate(*gate.w, *up.w)) {
     const LinearJob job{.w = gate.w.get(), .out = empty(x.rows, gate.w->n), .bias = gate.bias, .up = up.w.get(), .up_bias = up.bias, .act = Act(activation)};
-    ops::linear(team_, k_, x, arena_->take<std::byte>(linear_scratch_bytes(x.rows, x.cols)), {&job, 1});
+    ops::linear(team_, k_, x, arena_->take<std::byte>(linear_scratch_bytes(x.rows, x.cols)), {&job, 1}, tuning_);
     return job.out;
   }
   // The gate's memory, still in the caches, takes the result.

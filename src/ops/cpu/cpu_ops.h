@@ -56,6 +56,7 @@ class CpuOps final : public Ops {
 
   const kernels::cpu::KernelTable& k_;
   Precision precision_;
+  CpuTuning tuning_;
   WeightStore store_;
   base::Team team_;
   base::Arena step_;               ///< until the next begin()

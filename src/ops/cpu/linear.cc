@@ -13,10 +13,6 @@ using kernels::cpu::kRecordBytes;
 
 namespace {
 
-// Below this estimate (core cycles) waking the team costs more than it saves.
-constexpr int64_t kAlone = 8'000;
-// Quantized activations of one pass over a weight stay in the second-level cache.
-constexpr int64_t kPassBytes = 640 << 10;
 // Rough costs, for a fair cut only.
 constexpr int64_t kQuantizeBlockCycles = 25, kBytesPerCycle = 8, kBlockRowCycles = 13, kFloatRowCycles = 4;
 
@@ -63,7 +59,7 @@ struct Input {
   Tensor x;
   std::byte* quantized;
   kernels::cpu::Panels panels;
-  int64_t blocks;
+  int64_t blocks, pass_bytes;
   std::byte* panel(int64_t row) const { return quantized + size_t(row) * size_t(blocks) * kRecordBytes; }  // row is the first of a panel
 };
 
@@ -99,7 +95,7 @@ void run_tiles(const KernelTable& t, const Input& in, const LinearJob& j, int64_
 
 // Rows of one pass, whole panels.
 int64_t pass_rows(const Input& in) {
-  const int64_t rows = kPassBytes / std::max<int64_t>(1, in.blocks * int64_t(kRecordBytes));
+  const int64_t rows = in.pass_bytes / std::max<int64_t>(1, in.blocks * int64_t(kRecordBytes));
   return std::max<int64_t>(in.panels.full, rows / in.panels.full * in.panels.full);
 }
 
@@ -124,7 +120,7 @@ bool can_gate(const Weight& gate, const Weight& up) {
   return a.pack == b.pack && a.row().integer() && a.n == b.n && a.k == b.k;
 }
 
-void linear(base::Team& team, const KernelTable& table, Tensor x, std::span<std::byte> scratch, std::span<const LinearJob> jobs) {
+void linear(base::Team& team, const KernelTable& table, Tensor x, std::span<std::byte> scratch, std::span<const LinearJob> jobs, const CpuTuning& tuning) {
   if (x.rows <= 0 || jobs.empty()) return;
   bool quantize = false;
   for (const LinearJob& j : jobs) {
@@ -133,11 +129,11 @@ void linear(base::Team& team, const KernelTable& table, Tensor x, std::span<std:
     quantize |= packed(j).row().integer();
   }
   ISO_CHECK(!quantize || scratch.size() >= linear_scratch_bytes(x.rows, x.cols));
-  const Input in{x, scratch.data(), table.gemm.panels(x.rows), ceil_div(x.cols, kBlock)};
+  const Input in{x, scratch.data(), table.gemm.panels(x.rows), ceil_div(x.cols, kBlock), tuning.pass_bytes};
   const Tiles tiles(jobs, x.rows);
   const int64_t records = quantize ? in.panels.count() * in.blocks : 0;
-  const bool quantize_alone = !quantize || x.rows * in.blocks * kQuantizeBlockCycles <= kAlone;
-  if (team.size() == 1 || tiles.cost() <= kAlone) {
+  const bool quantize_alone = !quantize || x.rows * in.blocks * kQuantizeBlockCycles <= tuning.linear_alone;
+  if (team.size() == 1 || tiles.cost() <= tuning.linear_alone) {
     quantize_records(table, in, 0, records);
     return run_part(table, in, tiles, 0, 1);
   }

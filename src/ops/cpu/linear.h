@@ -29,7 +29,8 @@ inline size_t linear_scratch_bytes(int64_t rows, int64_t k) { return (kernels::c
 /// Several projections of one input in one parallel region; activations are quantized once, into `scratch`. The same bits as one job after another.
 /// REQUIRES: every w->k == x.cols; scratch holds linear_scratch_bytes(x.rows, x.cols). Rows of x and out are best an odd number of cache lines apart:
 /// at a power of two, sixteen of them compete for the same sets of the first-level cache.
-void linear(base::Team&, const kernels::cpu::KernelTable&, Tensor x, std::span<std::byte> scratch, std::span<const LinearJob> jobs);
+void linear(base::Team&, const kernels::cpu::KernelTable&, Tensor x, std::span<std::byte> scratch, std::span<const LinearJob> jobs,
+            const CpuTuning& = {});
 
 /// Row r of a packed weight as float32 [k], what tensor::dequantize gives: a tied head serves as embedding, in one copy.
 void embed_row(const kernels::cpu::KernelTable&, const Weight&, int64_t r, float* out);

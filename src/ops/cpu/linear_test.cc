@@ -170,6 +170,26 @@ TEST_P(Linears, SameBitsEverywhere) {
 }
 INSTANTIATE_TEST_SUITE_P(All, Linears, testing::ValuesIn(cases()));
 
+// What `isotope tune` may choose decides who computes what, never a bit.
+TEST(Linear, TuningChangesNoBit) {
+  const int64_t k = 512, m = 70;
+  const Sample s = samples::tame(DType::q4_k, 130, k, 3);
+  const auto w = pack_weight(s.tensor, {}, Precision::fast);
+  const Matrix x = activations(m, k, 5);
+  base::Team team(3, false);
+  for (const KernelTable* t : runnable()) {
+    const Matrix want = run(*t, 1, x.t, **w);
+    for (const int64_t alone : {int64_t{0}, int64_t{1} << 40})
+      for (const int64_t pass : {int64_t{1}, int64_t{40'000}, int64_t{1} << 30}) {
+        Matrix out(m, 130, 130);
+        std::vector<std::byte> scratch(linear_scratch_bytes(m, k));
+        const LinearJob job{w->get(), out.t, {}};
+        linear(team, *t, x.t, scratch, {&job, 1}, {.linear_alone = alone, .pass_bytes = pass});
+        EXPECT_TRUE(same_bits(out.t, want.t)) << t->isa << " alone " << alone << " pass " << pass;
+      }
+  }
+}
+
 TEST(Linear, SeveralProjectionsOfOneInput) {
   const int64_t k = 512;
   std::vector<Sample> s;

@@ -1,0 +1,69 @@
+#include "tuned.h"
+
+#include <fmt/format.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "base/hash.h"
+#include "base/topology.h"
+#include "kernels/cpu/pick.h"
+#include "levers/config_file.h"
+
+namespace isotope::app {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+std::string machine_name() {
+  std::string name = "unknown";
+  std::ifstream in("/proc/cpuinfo");
+  for (std::string line; std::getline(in, line);)
+    if (line.starts_with("model name")) {
+      name = line;
+      break;
+    }
+  const auto kernels = kernels::cpu::pick_isa("");
+  return fmt::format("{}|{}|{}", name, base::machine().cores.size(), kernels ? (*kernels)->isa : "none");
+}
+
+}  // namespace
+
+std::string tuned_path(const std::map<std::string, std::string>& environment) {
+  const auto value = [&](const char* name) {
+    const auto it = environment.find(name);
+    return it == environment.end() ? std::string() : it->second;
+  };
+  fs::path folder = value("XDG_CONFIG_HOME");
+  if (folder.empty()) {
+    if (value("HOME").empty()) return {};
+    folder = fs::path(value("HOME")) / ".config";
+  }
+  return folder / "isotope" / fmt::format("tuned-{:08x}.toml", base::xxh64(machine_name()) >> 32);
+}
+
+Result<std::map<std::string, std::string>> read_tuned(const std::string& path) {
+  std::error_code e;
+  if (path.empty() || !fs::is_regular_file(path, e)) return std::map<std::string, std::string>{};
+  return levers::read_config_file(path);
+}
+
+Result<void> write_tuned(const std::string& path, const std::map<std::string, std::string>& settings, const std::string& comment) {
+  if (path.empty()) return fail(Code::invalid_argument, "there is no place for the profile", "HOME", "set HOME or XDG_CONFIG_HOME");
+  std::error_code e;
+  fs::create_directories(fs::path(path).parent_path(), e);
+  const std::string part = path + ".part";
+  {
+    std::ofstream out(part);
+    out << "# " << comment << "\n";
+    for (const auto& [name, text] : settings) out << name << " = " << text << "\n";
+    out.flush();
+    if (!out) return fail(Code::unavailable, "the profile could not be written", part, "make the folder writable, or set XDG_CONFIG_HOME to one that is");
+  }
+  fs::rename(part, path, e);
+  if (e) return fail(Code::unavailable, "the profile could not be put in place: " + e.message(), path, "make the folder writable");
+  return {};
+}
+
+}  // namespace isotope::app
