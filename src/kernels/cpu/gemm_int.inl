@@ -105,6 +105,8 @@ struct TileSet {
   const float* bias[T];   ///< or null
   int lanes[T];           ///< outputs that exist
   int64_t k, out_stride;
+  int64_t tile_bytes;
+  int64_t skip;           ///< bytes between the end of a tile and the one that follows in its place: what is fetched ahead comes from there
 };
 
 /// One panel of H rows against T tiles. The codes are taken apart again for each panel: shifts and masks run beside the dot products, and the packed tile
@@ -130,7 +132,9 @@ void gemm_panel(const TileSet<T>& s, const std::byte* record) {
 #pragma GCC unroll 2
       for (int t = 0; t < T; ++t) {
         const std::byte* unit = s.tile[t] + u * L.unit_bytes();
-        for (int line = 0; line < kAdvance; line += 64) prefetch(unit + b * kAdvance + line + kAhead);
+        const int64_t at = u * L.unit_bytes() + b * kAdvance + kAhead;
+        const std::byte* ahead = s.tile[t] + at + (T > 1 && at >= s.tile_bytes ? s.skip : 0);
+        for (int line = 0; line < kAdvance; line += 64) prefetch(ahead + line);
         w[t] = load_codes<P>(unit, b);
         scales[t] = load_scales<P>(unit, b);
       }
@@ -162,6 +166,8 @@ inline TileSet<T> tiles_at(const GemmArgs& a, int64_t t, int64_t row) {
   TileSet<T> s;
   s.k = a.k;
   s.out_stride = a.out_stride;
+  s.tile_bytes = int64_t(a.tile_bytes);
+  s.skip = (T - 1) * s.tile_bytes;
   for (int i = 0; i < T; ++i) {
     const int64_t n = (t + i) * kLanes;
     s.tile[i] = a.tiles + size_t(t + i) * a.tile_bytes;
@@ -189,6 +195,8 @@ void gated_tile(const GemmArgs& a, int64_t t, Panel p, const std::byte* record) 
       TileSet<T> s;
       s.k = a.k;
       s.out_stride = kLanes;
+      s.tile_bytes = int64_t(a.tile_bytes);
+      s.skip = 0;
       for (int j = 0; j < T; ++j) s.tile[j] = from[i + j], s.out[j] = sums[i + j], s.bias[j] = bias[i + j], s.lanes[j] = lanes;
       panel(s, record);
     }
