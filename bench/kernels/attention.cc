@@ -1,6 +1,6 @@
 // Speed of attention: Gflop/s of a prompt and GB/s of keys and values while generating, for the shapes of real models.
 //
-//   bench_attention [--isa NAME] [--threads T] [--prompt N] [--reps R]
+//   bench_attention [--isa NAME] [--threads T] [--prompt N] [--reps R] [--only TEXT]
 //
 // Times are the best of --reps, of the process' own CPU time when one thread works, so that a busy machine disturbs less.
 //
@@ -27,7 +27,7 @@ using namespace isotope;
 namespace {
 
 struct Settings {
-  std::string isa;
+  std::string isa, only;
   int threads = 1, reps = 20;
   int64_t prompt = 512;
 };
@@ -126,10 +126,12 @@ int main(int argc, char** argv) {
   for (int i = 1; i + 1 < argc; i += 2) {
     const std::string flag = argv[i], value = argv[i + 1];
     if (flag == "--isa") s.isa = value;
+    else if (flag == "--only") s.only = value;
     else if (flag == "--threads") s.threads = std::atoi(value.c_str());
     else if (flag == "--prompt") s.prompt = std::clamp<int64_t>(std::atoll(value.c_str()), 1, kContexts[4]);
     else if (flag == "--reps") s.reps = std::max(1, std::atoi(value.c_str()));
     else return fmt::print(stderr, "unknown option {}\n", flag), 2;
   }
-  for (const Shape& shape : kShapes) measure(shape, s);
+  for (const Shape& shape : kShapes)
+    if (std::string(shape.name).find(s.only) != std::string::npos) measure(shape, s);
 }

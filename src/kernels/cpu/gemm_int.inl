@@ -125,6 +125,10 @@ void gemm_panel(const TileSet<T>& s, const std::byte* record) {
   for (int t = 0; t < T; ++t)
 #pragma GCC unroll 16
     for (int r = 0; r < H; ++r) acc[t][r] = zero_f32();
+  // Results of a full panel go to as many rows, mostly far from any cache: their lines come while the products are made.
+  if constexpr (H == kPanelRows)
+    for (int t = 0; t < T; ++t)
+      for (int r = 0; r < H; ++r) prefetch_to_write(s.out[t] + r * s.out_stride);
   for (int64_t u = 0; u < units; ++u) {
     for (int b = 0; b < L.blocks; ++b, record += H * kRecordBytes) {
       Codes w[T];
