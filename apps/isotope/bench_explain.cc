@@ -23,6 +23,12 @@ struct Line {
   }
 };
 
+double peak_of(OpTime::Arithmetic a, const ops::MachineLimits& m) {
+  const double peaks[] = {m.float_ops, m.bf16_ops, m.int8_ops};
+  return peaks[size_t(a)];
+}
+constexpr const char* kArithmetic[] = {"float32", "bf16", "int8"};
+
 struct Steps {
   std::vector<Line> lines;  ///< dearest first
   double total_us = 0, ops_us = 0, sample_us = 0, glue_us = 0, engine_us = 0;
@@ -32,7 +38,7 @@ Steps analyse(const StepTimes& t, const ops::MachineLimits& limits) {
   Steps s;
   const double steps = double(std::max<int64_t>(1, t.steps));
   for (const OpTime& o : t.ops) {
-    const double peak = o.integer ? limits.int8_ops : limits.float_ops;
+    const double peak = peak_of(o.arithmetic, limits);
     s.lines.push_back({&o, double(o.ns) * 1e-3 / steps, limits.read_bytes > 0 ? double(o.bytes) / limits.read_bytes : 0,
                        peak > 0 ? double(o.operations) / peak : 0});
     s.ops_us += s.lines.back().us;
@@ -49,8 +55,8 @@ Steps analyse(const StepTimes& t, const ops::MachineLimits& limits) {
 
 std::string explain_text(const std::string& test, const StepTimes& t, const ops::MachineLimits& limits) {
   const Steps s = analyse(t, limits);
-  std::string out = fmt::format("\n{}: {} steps of {:.1f} µs; limits: {:.1f} GB/s read, {:.0f} Gop/s int8, {:.0f} Gop/s float32\n", test, t.steps,
-                                s.total_us, limits.read_bytes / 1e9, limits.int8_ops / 1e9, limits.float_ops / 1e9);
+  std::string out = fmt::format("\n{}: {} steps of {:.1f} µs; limits: {:.1f} GB/s read, {:.0f} Gop/s int8, {:.0f} bf16, {:.0f} float32\n", test, t.steps,
+                                s.total_us, limits.read_bytes / 1e9, limits.int8_ops / 1e9, limits.bf16_ops / 1e9, limits.float_ops / 1e9);
   out += fmt::format("| {:<44} | {:<36} | {:>5} | {:>9} | {:>6} | {:>6} | {:>6} | {:>8} | {:<10} |\n", "op", "kernel", "calls", "µs/step", "share", "GB/s",
                      "Gop/s", "of limit", "bound by");
   out += fmt::format("|{:-<46}|{:-<38}|{:->6}:|{:->10}:|{:->7}:|{:->7}:|{:->7}:|{:->9}:|{:-<12}|\n", "", "", "", "", "", "", "", "", "");
@@ -79,7 +85,7 @@ nlohmann::ordered_json explain_json(const StepTimes& t, const ops::MachineLimits
   nlohmann::ordered_json ops = nlohmann::ordered_json::array();
   for (const Line& l : s.lines)
     ops.push_back({{"op", l.op->name}, {"kernel", l.op->kernel}, {"calls", l.op->calls}, {"us_per_step", l.us}, {"bytes", l.op->bytes},
-                   {"operations", l.op->operations}, {"integer", l.op->integer}, {"share_of_limit", l.of_limit()}, {"bound_by", l.bound()}});
+                   {"operations", l.op->operations}, {"arithmetic", kArithmetic[size_t(l.op->arithmetic)]}, {"share_of_limit", l.of_limit()}, {"bound_by", l.bound()}});
   return {{"steps", t.steps},
           {"us_per_step", s.total_us},
           {"ops_us", s.ops_us},
@@ -87,7 +93,7 @@ nlohmann::ordered_json explain_json(const StepTimes& t, const ops::MachineLimits
           {"sampling_us", s.sample_us},
           {"engine_us", s.engine_us},
           {"engine_share", s.engine_us / std::max(1e-9, s.total_us)},
-          {"limits", {{"read_bytes_per_s", limits.read_bytes}, {"int8_ops_per_s", limits.int8_ops}, {"float_ops_per_s", limits.float_ops}}},
+          {"limits", {{"read_bytes_per_s", limits.read_bytes}, {"int8_ops_per_s", limits.int8_ops}, {"bf16_ops_per_s", limits.bf16_ops}, {"float_ops_per_s", limits.float_ops}}},
           {"ops", ops}};
 }
 

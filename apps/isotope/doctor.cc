@@ -175,6 +175,7 @@ void add_doctor(CLI::App& app, Context& context) {
         limits = ops::measure_limits(team, **kernels, 2.0);
       }
       r.add("read_bytes_per_s", limits.read_bytes, fmt::format("Memory bandwidth: {:.1f} GB/s reading with {} threads", limits.read_bytes / 1e9, threads));
+      r.add("bf16_ops_per_s", limits.bf16_ops, fmt::format("bf16 peak: {:.0f} Gop/s with {} threads", limits.bf16_ops / 1e9, threads));
       r.add("float_ops_per_s", limits.float_ops, fmt::format("float32 peak: {:.0f} Gop/s with {} threads", limits.float_ops / 1e9, threads));
       r.add("int8_ops_per_s", limits.int8_ops, fmt::format("int8 peak: {:.0f} Gop/s with {} threads", limits.int8_ops / 1e9, threads));
       if (!o->model.empty()) {

@@ -16,7 +16,7 @@ struct OpTime {
   int64_t ns = 0;
   int64_t bytes = 0;         ///< weights, KV and activations that must be read at least once
   int64_t operations = 0;    ///< a multiply and an add count two; 0 where they are not what the op is about
-  bool integer = false;      ///< operations are int8 products, to be held against that peak; else float32
+  enum class Arithmetic { float32, bf16, int8 } arithmetic = Arithmetic::float32;  ///< the peak that operations are to be held against
 };
 
 /// Sums over the steps since the last take(). Written by the engine's thread, taken by any.

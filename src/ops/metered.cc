@@ -136,7 +136,7 @@ class Metered final : public Ops {
       name += fmt::format(" {}>{}", x.cols, key.b);
       const bool integer = quantized(*ws[0]->w);
       const char* height = key.rows_class == 1 ? "1 row" : key.rows_class == 2 ? "2 to 15 rows" : "panels of 16 rows";
-      return OpTime{.name = name, .kernel = fmt::format("{}, {}", integer ? "int8 dots" : "float32 fma", height), .integer = integer};
+      return OpTime{.name = name, .kernel = fmt::format("{}, {}", integer ? "int8 dots" : "float32 fma", height), .arithmetic = integer ? OpTime::Arithmetic::int8 : OpTime::Arithmetic::float32};
     });
   }
 
@@ -153,9 +153,11 @@ class Metered final : public Ops {
 
   size_t attention_row(const AttentionArgs& a) {
     const bool decode = batch_.T() == batch_.S();
+    const bool pairs = kv_type_ == KvType::bf16;
     return row_of({Op::attention, decode, a.window > 0, a.head_dim, a.heads}, [&] {
       return OpTime{.name = fmt::format("attention {}x{} heads of {}{}", a.heads, a.kv_heads, a.head_dim, a.window > 0 ? fmt::format(", window {}", a.window) : ""),
-                    .kernel = decode ? "float32 fma, one token a sequence" : "float32 fma, tiles of queries"};
+                    .kernel = fmt::format("{}, {}", pairs ? "bf16 pairs" : "float32 fma", decode ? "one token a sequence" : "tiles of queries"),
+                    .arithmetic = pairs ? OpTime::Arithmetic::bf16 : OpTime::Arithmetic::float32};
     });
   }
 

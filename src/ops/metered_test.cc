@@ -63,7 +63,8 @@ TEST(Metered, GivesTheSameBitsAndCounts) {
   }
   EXPECT_EQ(times.ops[1].name, "linear + activation F32 32>128");
   EXPECT_EQ(times.ops[1].operations, 2 * 3 * 128 * 32);
-  EXPECT_FALSE(times.ops[1].integer);
+  EXPECT_EQ(times.ops[1].arithmetic, OpTime::Arithmetic::float32);
+  EXPECT_EQ(times.ops[2].arithmetic, OpTime::Arithmetic::bf16);
   EXPECT_EQ(times.ops[2].operations, (1 + 2 + 3) * 4 * 16 * 4) << "a query sees itself and what was before it";
 }
 

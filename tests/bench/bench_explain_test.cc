@@ -14,9 +14,9 @@ using testing::HasSubstr;
 // Two steps of 100 µs: 60 in a layer at half the bandwidth, 20 in one at a quarter of the int8 peak, 10 between ops, 6 sampling, 4 in the engine.
 StepTimes two_steps() {
   StepProfile p;
-  const size_t reading = p.declare_op({.name = "linear Q4_K 64>128", .kernel = "int8 dots, 1 row", .integer = true});
+  const size_t reading = p.declare_op({.name = "linear Q4_K 64>128", .kernel = "int8 dots, 1 row", .arithmetic = OpTime::Arithmetic::int8});
   const size_t unused = p.declare_op({.name = "softcap", .kernel = "float32"});
-  const size_t computing = p.declare_op({.name = "linear Q8_0 64>64", .kernel = "int8 dots, panels of 16 rows", .integer = true});
+  const size_t computing = p.declare_op({.name = "linear Q8_0 64>64", .kernel = "int8 dots, panels of 16 rows", .arithmetic = OpTime::Arithmetic::int8});
   EXPECT_NE(unused, reading);
   for (int i = 0; i < 2; ++i) {
     p.add_op(reading, 60'000, 300'000, 1000);
@@ -28,7 +28,7 @@ StepTimes two_steps() {
   return p.take();
 }
 
-constexpr ops::MachineLimits kLimits{.int8_ops = 1e12, .float_ops = 2e11, .read_bytes = 1e10};
+constexpr ops::MachineLimits kLimits{.int8_ops = 1e12, .float_ops = 2e11, .bf16_ops = 4e11, .read_bytes = 1e10};
 
 TEST(Explain, SharesOfTheLimits) {
   const auto j = explain_json(two_steps(), kLimits);

@@ -35,6 +35,21 @@ int64_t float_fmas(int64_t rounds, const float* a, float* sink) noexcept {
   return rounds * 6 * 16 * 2;
 }
 
+int64_t bf16_dots(int64_t rounds, const uint16_t* a, float* sink) noexcept {
+  uint16_t values[32];
+  for (int i = 0; i < 32; ++i) values[i] = a[i % 2];
+  const bf16x32 x = load_pairs(values);
+  PairScalar y[8];
+  store_pair_scalars(y, set1(0.001f));
+  f32x16 s0 = zero_f32(), s1 = s0, s2 = s0, s3 = s0, s4 = s0, s5 = s0;
+  for (int64_t r = 0; r < rounds; ++r) {
+    s0 = dot2(s0, x, y), s1 = dot2(s1, x, y), s2 = dot2(s2, x, y);
+    s3 = dot2(s3, x, y), s4 = dot2(s4, x, y), s5 = dot2(s5, x, y);
+  }
+  store(sink, s0 + s1 + s2 + s3 + s4 + s5);
+  return rounds * 6 * 16 * 4;
+}
+
 uint64_t read_all(const void* data, size_t n) noexcept {
   const uint8_t* p = static_cast<const uint8_t*>(data);
   u8x64 s0 = load64(p), s1 = s0, s2 = s0, s3 = s0;
@@ -48,7 +63,7 @@ uint64_t read_all(const void* data, size_t n) noexcept {
   return sum;
 }
 
-constexpr LimitKernels kLimits = {int8_dots, float_fmas, read_all};
+constexpr LimitKernels kLimits = {int8_dots, float_fmas, bf16_dots, read_all};
 
 }  // namespace
 }  // namespace isotope::kernels::cpu

@@ -50,13 +50,11 @@ inline void store_bf16_n(uint16_t* p, f32x16 a, int n) { store_u16_n(p, to_bf16_
 //   PairScalar   one pair for all lanes, as this ISA wants it in memory
 //   dot2         acc + odd · odd, rounded, then + even · even, rounded: what vdpbf16ps computes. That instruction takes denormals as zero and makes none;
 //                for the same bits everywhere the others run under NoDenormals.
+#if !defined(__AVX512F__)
+/// x · 2^n for whole n from -126 to 127; results are normal numbers or, under NoDenormals, 0.
+inline f32x16 times_power_of_two(f32x16 x, f32x16 n) { return x * bits_to_f32(shift_left<23>(to_i32(n) + set1(int32_t{127}))); }
+#endif
 #if !defined(__AVX512BF16__)
-inline PairScalar pair_scalar(uint16_t even, uint16_t odd) {
-  const uint32_t u[2] = {uint32_t{even} << 16, uint32_t{odd} << 16};
-  PairScalar p;
-  __builtin_memcpy(&p, u, sizeof p);
-  return p;
-}
 /// Sixteen numbers, rounded, as eight pairs.
 inline void store_pair_scalars(PairScalar* p, f32x16 a) { store(reinterpret_cast<float*>(p), bits_to_f32(shift_left<16>(to_bf16_bits(a)))); }
 #endif

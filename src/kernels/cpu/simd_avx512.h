@@ -161,13 +161,13 @@ inline Sums store_codes(int8_t* p, i32x16 a, i32x16 b) {
 
 // ---- pairs of bfloat16: see simd.h ------------------------------------------------------------------------------------------
 struct bf16x32 { __m512i v; };
+inline f32x16 times_power_of_two(f32x16 x, f32x16 n) { return {_mm512_scalef_ps(x.v, n.v)}; }
 inline bf16x32 load_pairs(const uint16_t* p) { return {_mm512_loadu_si512(p)}; }
 inline bf16x32 keep_halves(bf16x32 a, bool even, bool odd) {
   return {_mm512_and_si512(a.v, _mm512_set1_epi32(int32_t((even ? 0xffffu : 0u) | (odd ? 0xffff0000u : 0u))))};
 }
 #if defined(__AVX512BF16__)
 using PairScalar = uint32_t;
-inline PairScalar pair_scalar(uint16_t even, uint16_t odd) { return even | uint32_t{odd} << 16; }
 inline f32x16 dot2(f32x16 acc, bf16x32 a, const PairScalar* b) {
   return {_mm512_dpbf16_ps(acc.v, (__m512bh)a.v, (__m512bh)_mm512_set1_epi32(int32_t(*b)))};
 }

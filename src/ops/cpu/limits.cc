@@ -40,7 +40,7 @@ MachineLimits measure_limits(base::Team& team, const kernels::cpu::KernelTable& 
   const int8_t a[12] = {1, -2, 3, -4, 5, -6, 7, -8, 9, -10, 11, -12};
   int32_t sink[16];
   const int64_t ops = kernels.limits.int8_dots(1, codes, a, sink) * kRounds * n;
-  m.int8_ops = best_rate(seconds / 3, double(ops), [&] {
+  m.int8_ops = best_rate(seconds / 4, double(ops), [&] {
     team.run([&](int) {
       int32_t out[16];
       kernels.limits.int8_dots(kRounds, codes, a, out);
@@ -49,10 +49,18 @@ MachineLimits measure_limits(base::Team& team, const kernels::cpu::KernelTable& 
   const float factors[2] = {0.999f, 0.001f};
   float float_sink[16];
   const int64_t fmas = kernels.limits.float_fmas(1, factors, float_sink) * 10 * kRounds * n;
-  m.float_ops = best_rate(seconds / 3, double(fmas), [&] {
+  m.float_ops = best_rate(seconds / 4, double(fmas), [&] {
     team.run([&](int) {
       float out[16];
       kernels.limits.float_fmas(10 * kRounds, factors, out);
+    });
+  });
+  const uint16_t ones[2] = {0x3f80, 0x3f80};
+  const int64_t dots = kernels.limits.bf16_dots(1, ones, float_sink) * 10 * kRounds * n;
+  m.bf16_ops = best_rate(seconds / 4, double(dots), [&] {
+    team.run([&](int) {
+      float out[16];
+      kernels.limits.bf16_dots(10 * kRounds, ones, out);
     });
   });
   constexpr size_t kBytes = size_t{512} << 20;  // far beyond any cache
@@ -62,7 +70,7 @@ MachineLimits measure_limits(base::Team& team, const kernels::cpu::KernelTable& 
   madvise(data, kBytes, MADV_HUGEPAGE);  // as the weights' memory; a hint, so its failure changes nothing
   std::memset(data, 1, kBytes);
   const size_t share = kBytes / size_t(n) / 256 * 256;
-  m.read_bytes = best_rate(seconds / 3, double(share) * n, [&] {
+  m.read_bytes = best_rate(seconds / 4, double(share) * n, [&] {
     team.run([&](int member) {
       volatile uint64_t keep = kernels.limits.read(data + share * size_t(member), share);
       (void)keep;

@@ -9,6 +9,7 @@ namespace isotope::ops {
 struct MachineLimits {
   double int8_ops = 0;       ///< multiply and add counted, per second, all members together
   double float_ops = 0;      ///< the same of float32 fma
+  double bf16_ops = 0;       ///< the same of bfloat16 products, where the instruction set has them; else what float32 arithmetic makes of them
   double read_bytes = 0;     ///< bytes per second from memory (a working set far beyond the caches), all members together; 0 if no memory could be had
 };
 
