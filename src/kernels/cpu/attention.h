@@ -58,6 +58,12 @@ struct AttentionKernels {
   /// Queries as chunk() wants them: at most 4 * d * kMaxRows bytes.
   void (*pack_q[int(KvFormat::count_)])(void* out, const float* const* rows, int n, int d) noexcept;
   void (*chunk[int(KvFormat::count_)])(const ChunkArgs&, Partial& out) noexcept;
+  /// run = run joined with the chunk, the same bits as chunk() and merge(); `part` is scratch.
+  void (*join_chunk[int(KvFormat::count_)])(const ChunkArgs&, Partial& run, Partial& part) noexcept;
+  /// chunk(), join_chunk(), merge() and finish() of a format are called between enter() and leave(enter's value) on the same thread: the arithmetic of bf16
+  /// knows no denormals.
+  unsigned (*enter[int(KvFormat::count_)])() noexcept;
+  void (*leave[int(KvFormat::count_)])(unsigned) noexcept;
   /// Starts a running result.
   void (*clear)(Partial& run, int rows, int d) noexcept;
   /// run = run joined with the chunk that follows it.

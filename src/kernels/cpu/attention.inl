@@ -126,40 +126,55 @@ inline void scores(const Factor<F>* q, const KvTile* tiles, int d, float scale, 
   }
 }
 
-/// o[r][16 j …] += sum over t in [t0, t1) of p[r][t] * V[t] for R rows and N vectors of the head.
-/// o[r] starts at zero or, for Further tokens of a row, at what it was. Pairs: only one row at a time may begin or end within a pair.
-template <class F, int R, int N, bool Further>
-inline void weigh(const Factor<F>* p, const ChunkArgs& a, int t0, int t1, int dp, int column, float* o) {
+/// Where a sum over tokens starts and what becomes of it.
+enum class Sum {
+  fresh,    ///< starts at zero, replaces what was there
+  further,  ///< goes on from what was there
+  joined,   ///< starts at zero, is joined with what was there: merge()
+};
+/// Factors of a merge, for each row: of what was there and of what comes.
+struct Join {
+  alignas(64) float old_factor[16], new_factor[16];
+};
+
+/// o[r][16 j …] = sum over t in [t0, t1) of p[r][t] * V[t] for R rows and N vectors of the head, see Sum.
+/// Pairs: only one row at a time may begin or end within a pair.
+template <class F, int R, int N, Sum S>
+inline void weigh(const Factor<F>* p, const ChunkArgs& a, int t0, int t1, int dp, int column, float* o, const float* old_factor, const float* new_factor) {
   f32x16 acc[R][N];
 #pragma GCC unroll 16
   for (int r = 0; r < R; ++r) {
 #pragma GCC unroll 8
-    for (int j = 0; j < N; ++j) acc[r][j] = Further ? load(o + r * dp + column + 16 * j) : zero_f32();
+    for (int j = 0; j < N; ++j) acc[r][j] = S == Sum::further ? load(o + r * dp + column + 16 * j) : zero_f32();
   }
-  constexpr int S = kStep<F>;
-  for (int t = t0 / S * S; t < t1; t += S) {
-    const int at = t % kTile * dp + S * column;
+  constexpr int kPer = kStep<F>;
+  for (int t = t0 / kPer * kPer; t < t1; t += kPer) {
+    const int at = t % kTile * dp + kPer * column;
     const typename F::T *v = static_cast<const typename F::T*>(a.tiles[t / kTile].v) + at, *next = nullptr;
     if constexpr (R <= kFetchAheadRows) next = static_cast<const typename F::T*>(a.next[t / kTile].k) + at;
     decltype(load_operand<F>(nullptr)) vv[N];
 #pragma GCC unroll 8
     for (int j = 0; j < N; ++j) {
-      vv[j] = load_operand<F>(v + 16 * S * j);
+      vv[j] = load_operand<F>(v + 16 * kPer * j);
       if constexpr (F::kPairs && R == 1) {  // what the row does not see may be anything, also NaN
         if (t < t0 || t + 1 >= t1) vv[j] = keep_halves(vv[j], t >= t0, t + 1 < t1);
       }
-      if constexpr (R <= kFetchAheadRows) prefetch(next + 16 * S * j);
+      if constexpr (R <= kFetchAheadRows) prefetch(next + 16 * kPer * j);
     }
 #pragma GCC unroll 16
     for (int r = 0; r < R; ++r) {
 #pragma GCC unroll 8
-      for (int j = 0; j < N; ++j) acc[r][j] = multiply_add<F>(acc[r][j], vv[j], p + (r * kChunk + t) / S);
+      for (int j = 0; j < N; ++j) acc[r][j] = multiply_add<F>(acc[r][j], vv[j], p + (r * kChunk + t) / kPer);
     }
   }
 #pragma GCC unroll 16
   for (int r = 0; r < R; ++r) {
 #pragma GCC unroll 8
-    for (int j = 0; j < N; ++j) store(o + r * dp + column + 16 * j, acc[r][j]);
+    for (int j = 0; j < N; ++j) {
+      float* to = o + r * dp + column + 16 * j;
+      if constexpr (S == Sum::joined) store(to, fma(load(to), set1(old_factor[r]), acc[r][j] * set1(new_factor[r])));
+      else store(to, acc[r][j]);
+    }
   }
 }
 
@@ -186,10 +201,13 @@ void score_rows(const ChunkArgs& a, int row, int first_tile, int last_tile, floa
   });
 }
 
-template <class F, int R, bool Further>
-void weigh_rows(const ChunkArgs& a, int row, int t0, int t1, const Factor<F>* p, float* o) {
+template <class F, int R, Sum S>
+void weigh_rows(const ChunkArgs& a, int row, int t0, int t1, const Factor<F>* p, float* o, const Join* join = nullptr) {
   const int dp = padded_dim(a.d);
-  for_groups<blocking<R, 8>()>(0, dp / 16, [&]<int N>(int j) { weigh<F, R, N, Further>(p + row * kChunk / kStep<F>, a, t0, t1, dp, 16 * j, o + row * dp); });
+  const float *was = S == Sum::joined ? join->old_factor + row : nullptr, *comes = S == Sum::joined ? join->new_factor + row : nullptr;
+  for_groups<blocking<R, 8>()>(0, dp / 16, [&]<int N>(int j) {
+    weigh<F, R, N, S>(p + row * kChunk / kStep<F>, a, t0, t1, dp, 16 * j, o + row * dp, was, comes);
+  });
 }
 
 /// Calls f.template operator()<R>(row) for row groups that make up `rows`.
@@ -222,7 +240,7 @@ inline f32x16 exp_below(f32x16 x) {
 }
 
 /// The same for weights that are rounded to bfloat16 (2^-9) afterwards: within 3e-6 relative, 1 at 0. Polynomial: least largest relative error over
-/// |r| <= ln 2 / 2 with constant 1, fitted for this purpose. REQUIRES NoDenormals: what leaves the range of normal numbers is 0.
+/// |r| <= ln 2 / 2 with constant 1, fitted for this purpose. REQUIRES without_denormals(): what leaves the range of normal numbers is 0.
 inline f32x16 exp_below_coarse(f32x16 x) {
   x = max(set1(-87.0f), x);
   const f32x16 nf = round_even(x * set1(1.44269504088896341f));
@@ -270,6 +288,14 @@ void soften(const ChunkArgs& a, Range seen, float* s, Factor<F>* p, Partial& out
   }
 }
 
+/// Whether all rows see the same tokens, whole pairs of them.
+template <class F>
+bool alike(const ChunkArgs& a, Range both) {
+  bool same = both.lo < both.hi && both.lo % kStep<F> == 0 && both.hi % kStep<F> == 0;
+  for (int r = 0; r < a.rows; ++r) same &= a.lo[r] == both.lo && a.hi[r] == both.hi;
+  return same;
+}
+
 /// All rows see [both.lo, both.hi); what single rows see before and after it is added row by row, so that each row's order is ascending.
 template <class F>
 void weigh_all(const ChunkArgs& a, Range both, const Factor<F>* p, float* o) {
@@ -277,19 +303,48 @@ void weigh_all(const ChunkArgs& a, Range both, const Factor<F>* p, float* o) {
   bool before = both.hi <= both.lo;
   for (int r = 0; r < a.rows; ++r) before |= a.lo[r] < both.lo;
   if (!before) {
-    for_row_groups(a.rows, [&]<int R>(int row) { weigh_rows<F, R, false>(a, row, both.lo, both.hi, p, o); });
+    for_row_groups(a.rows, [&]<int R>(int row) { weigh_rows<F, R, Sum::fresh>(a, row, both.lo, both.hi, p, o); });
   } else {
-    for (int r = 0; r < a.rows; ++r) weigh_rows<F, 1, false>(a, r, a.lo[r], a.hi[r] < both.lo ? a.hi[r] : both.lo, p, o);
-    if (both.lo < both.hi) for_row_groups(a.rows, [&]<int R>(int row) { weigh_rows<F, R, true>(a, row, both.lo, both.hi, p, o); });
+    for (int r = 0; r < a.rows; ++r) weigh_rows<F, 1, Sum::fresh>(a, r, a.lo[r], a.hi[r] < both.lo ? a.hi[r] : both.lo, p, o);
+    if (both.lo < both.hi) for_row_groups(a.rows, [&]<int R>(int row) { weigh_rows<F, R, Sum::further>(a, row, both.lo, both.hi, p, o); });
   }
   const int rest = both.lo < both.hi ? both.hi : both.lo;
   for (int r = 0; r < a.rows; ++r) {
-    if (a.hi[r] > rest) weigh_rows<F, 1, true>(a, r, a.lo[r] > rest ? a.lo[r] : rest, a.hi[r], p, o);
+    if (a.hi[r] > rest) weigh_rows<F, 1, Sum::further>(a, r, a.lo[r] > rest ? a.lo[r] : rest, a.hi[r], p, o);
   }
 }
 
+/// The running m and l of a merge, and the factors of its sums.
+inline void join_weights(Partial& run, const Partial& part, int rows, Join& join) {
+  const m16 live = first_n(rows);
+  const f32x16 m0 = load(run.m), l0 = load(run.l), m1 = load_n(part.m, rows), l1 = load_n(part.l, rows);
+  const m16 keep = ~live | eq(l1, zero_f32());
+  const f32x16 m = max(m0, m1);
+  // exp(m0 - m) and exp(m1 - m), of which one is exp(0) = 1.
+  const f32x16 e = exp(-abs(m0 - m1)), one = set1(1.0f), wa = select(ge(m0, m1), one, e), wb = select(ge(m1, m0), one, e);
+  store(run.m, select(keep, m0, m));
+  store(run.l, select(keep, l0, fma(l0, wa, l1 * wb)));
+  store(join.old_factor, wa);
+  store(join.new_factor, wb);
+}
+
+/// With run empty (m = -inf, l = 0, o = 0) the sums below are the part itself.
+void merge_partial(Partial& run, const Partial& part, int rows, int d) noexcept {
+  Join join;
+  join_weights(run, part, rows, join);
+  const int dp = padded_dim(d);
+  for (int r = 0; r < rows; ++r) {
+    if (part.l[r] == 0.0f) continue;
+    const f32x16 ar = set1(join.old_factor[r]), br = set1(join.new_factor[r]);
+    float* o = run.o + r * dp;
+    const float* c = part.o + r * dp;
+    for (int j = 0; j < dp; j += 16) store(o + j, fma(load(o + j), ar, load(c + j) * br));
+  }
+}
+
+/// `run` null: the chunk alone, into `part`. Else it is joined with run; if all rows see the same, as they mostly do, without a detour through memory.
 template <class F>
-[[gnu::noinline]] void attend(const ChunkArgs& a, Partial& out) noexcept {
+[[gnu::noinline]] void attend(const ChunkArgs& a, Partial& part, Partial* run) noexcept {
   Range any{kChunk, 0}, both{0, kChunk};
   for (int r = 0; r < a.rows; ++r) {
     both.lo = a.lo[r] > both.lo ? a.lo[r] : both.lo;
@@ -301,24 +356,35 @@ template <class F>
   alignas(64) float s[kMaxRows * kChunk];
   const int first_tile = any.lo / kTile, last_tile = (any.hi + kTile - 1) / kTile;
   for_row_groups(a.rows, [&]<int R>(int row) { score_rows<F, R>(a, row, first_tile, last_tile, s); });
+  const auto weights_and_sums = [&](Factor<F>* p) {
+    soften<F>(a, any, s, p, part);
+    if (run && alike<F>(a, both)) {
+      Join join;
+      join_weights(*run, part, a.rows, join);
+      for_row_groups(a.rows, [&]<int R>(int row) { weigh_rows<F, R, Sum::joined>(a, row, both.lo, both.hi, p, run->o, &join); });
+    } else {
+      weigh_all<F>(a, both, p, part.o);
+      if (run) merge_partial(*run, part, a.rows, a.d);
+    }
+  };
   if constexpr (F::kPairs) {
     alignas(64) PairScalar p[kMaxRows * kChunk / 2];
-    soften<F>(a, any, s, p, out);
-    weigh_all<F>(a, both, p, out.o);
+    weights_and_sums(p);
   } else {
-    soften<F>(a, any, s, s, out);
-    weigh_all<F>(a, both, s, out.o);
+    weights_and_sums(s);
   }
 }
 
 template <class F>
-void attend_chunk(const ChunkArgs& a, Partial& out) noexcept {
-  if constexpr (F::kPairs) {
-    const NoDenormals guard;
-    attend<F>(a, out);
-  } else {
-    attend<F>(a, out);
-  }
+void attend_chunk(const ChunkArgs& a, Partial& out) noexcept { attend<F>(a, out, nullptr); }
+template <class F>
+void join_chunk(const ChunkArgs& a, Partial& run, Partial& part) noexcept { attend<F>(a, part, &run); }
+
+template <class F>
+unsigned enter() noexcept { return F::kPairs ? without_denormals() : 0; }
+template <class F>
+void leave(unsigned saved) noexcept {
+  if constexpr (F::kPairs) restore_denormals(saved);
 }
 
 template <class F>
@@ -343,28 +409,6 @@ void clear_partial(Partial& run, int rows, int d) noexcept {
   store(run.l, zero_f32());
   const int n = rows * padded_dim(d);
   for (int i = 0; i < n; i += 16) store(run.o + i, zero_f32());
-}
-
-/// With run empty (m = -inf, l = 0, o = 0) the sums below are the part itself.
-void merge_partial(Partial& run, const Partial& part, int rows, int d) noexcept {
-  const m16 live = first_n(rows);
-  const f32x16 m0 = load(run.m), l0 = load(run.l), m1 = load_n(part.m, rows), l1 = load_n(part.l, rows);
-  const m16 keep = ~live | eq(l1, zero_f32());
-  const f32x16 m = max(m0, m1);
-  const f32x16 wa = exp(m0 - m), wb = exp(m1 - m);
-  store(run.m, select(keep, m0, m));
-  store(run.l, select(keep, l0, fma(l0, wa, l1 * wb)));
-  alignas(64) float a[16], b[16];
-  store(a, wa);
-  store(b, wb);
-  const int dp = padded_dim(d);
-  for (int r = 0; r < rows; ++r) {
-    if (part.l[r] == 0.0f) continue;
-    const f32x16 ar = set1(a[r]), br = set1(b[r]);
-    float* o = run.o + r * dp;
-    const float* c = part.o + r * dp;
-    for (int j = 0; j < dp; j += 16) store(o + j, fma(load(o + j), ar, load(c + j) * br));
-  }
 }
 
 void finish_partial(Partial& run, const float* sinks, float* const* out, int rows, int d) noexcept {
@@ -436,6 +480,9 @@ void write_token(const KvTile& tile, int t, const float* k, const float* v, int 
 constexpr AttentionKernels kAttention = {
     .pack_q = {pack_q<KvF32>, pack_q<KvF16>, pack_q<KvBf16>, pack_q<KvInt8>, pack_q<KvFp8>},
     .chunk = {attend_chunk<KvF32>, attend_chunk<KvF16>, attend_chunk<KvBf16>, attend_chunk<KvInt8>, attend_chunk<KvFp8>},
+    .join_chunk = {join_chunk<KvF32>, join_chunk<KvF16>, join_chunk<KvBf16>, join_chunk<KvInt8>, join_chunk<KvFp8>},
+    .enter = {enter<KvF32>, enter<KvF16>, enter<KvBf16>, enter<KvInt8>, enter<KvFp8>},
+    .leave = {leave<KvF32>, leave<KvF16>, leave<KvBf16>, leave<KvInt8>, leave<KvFp8>},
     .clear = clear_partial,
     .merge = merge_partial,
     .finish = finish_partial,

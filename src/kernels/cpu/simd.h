@@ -49,9 +49,9 @@ inline void store_bf16_n(uint16_t* p, f32x16 a, int n) { store_u16_n(p, to_bf16_
 //   bf16x32      sixteen lanes of an even and an odd element           load_pairs keep_halves (the other half reads as 0)
 //   PairScalar   one pair for all lanes, as this ISA wants it in memory
 //   dot2         acc + odd · odd, rounded, then + even · even, rounded: what vdpbf16ps computes. That instruction takes denormals as zero and makes none;
-//                for the same bits everywhere the others run under NoDenormals.
+//                for the same bits everywhere the others run without_denormals().
 #if !defined(__AVX512F__)
-/// x · 2^n for whole n from -126 to 127; results are normal numbers or, under NoDenormals, 0.
+/// x · 2^n for whole n from -126 to 127; results are normal numbers or, without_denormals(), 0.
 inline f32x16 times_power_of_two(f32x16 x, f32x16 n) { return x * bits_to_f32(shift_left<23>(to_i32(n) + set1(int32_t{127}))); }
 #endif
 #if !defined(__AVX512BF16__)
@@ -59,17 +59,21 @@ inline f32x16 times_power_of_two(f32x16 x, f32x16 n) { return x * bits_to_f32(sh
 inline void store_pair_scalars(PairScalar* p, f32x16 a) { store(reinterpret_cast<float*>(p), bits_to_f32(shift_left<16>(to_bf16_bits(a)))); }
 #endif
 
-/// While it lives this thread's float32 arithmetic takes denormals as zero and makes none.
-class NoDenormals {
- public:
+/// From here on this thread's float32 arithmetic takes denormals as zero and makes none, until what is returned is given back.
+inline unsigned without_denormals() {
 #if defined(__x86_64__)
-  NoDenormals() : saved_(__builtin_ia32_stmxcsr()) { __builtin_ia32_ldmxcsr(saved_ | 0x8040u); }
-  ~NoDenormals() { __builtin_ia32_ldmxcsr(saved_); }
-
- private:
-  unsigned saved_;
+  const unsigned saved = __builtin_ia32_stmxcsr();
+  __builtin_ia32_ldmxcsr(saved | 0x8040u);
+  return saved;
+#else
+  return 0;
 #endif
-};
+}
+inline void restore_denormals([[maybe_unused]] unsigned saved) {
+#if defined(__x86_64__)
+  __builtin_ia32_ldmxcsr(saved);
+#endif
+}
 
 /// e^x within 1.2e-7 relative over the whole range: 0 below -104, inf above 88.73, NaN stays NaN. The same bits on every ISA.
 /// x = n·ln 2 + r with |r| <= ln 2 / 2; e^r by the minimax polynomial of Cephes' expf (S. Moshier); 2^n in two exact factors, so that results down

@@ -182,9 +182,9 @@ class Attention {
     return t;
   }
 
-  /// Calls use(partial) after each chunk of the unit; into(chunk) says where its result goes. What comes after the unit is fetched ahead.
-  template <class Into, class Use>
-  void each_chunk(const Unit& u, const Unit* after, const Rows& rows, const float* q, Into into, Use use) const {
+  /// Calls chunk(args, number) for each chunk of the unit. What comes after the unit is fetched ahead.
+  template <class F>
+  void each_chunk(const Unit& u, const Unit* after, const Rows& rows, const float* q, F chunk) const {
     const Item& i = items_[size_t(u.item)];
     Tiles now = find_tiles(i, u.first_chunk);
     for (int64_t c = u.first_chunk; c < u.last_chunk; ++c) {
@@ -196,19 +196,19 @@ class Attention {
         lo[n] = int(std::clamp<int64_t>(rows.first[n] - c * kChunk, 0, kChunk));
         hi[n] = int(std::clamp<int64_t>(rows.last[n] + 1 - c * kChunk, 0, kChunk));
       }
-      Partial& out = into(c);
-      k_.chunk[format_]({.q = q, .rows = i.rows, .d = a_.head_dim, .tiles = now.tile, .next = next.tile, .lo = lo, .hi = hi, .scale = a_.scale,
-                         .softcap = a_.softcap}, out);
-      use(out);
+      chunk(ChunkArgs{.q = q, .rows = i.rows, .d = a_.head_dim, .tiles = now.tile, .next = next.tile, .lo = lo, .hi = hi, .scale = a_.scale, .softcap = a_.softcap},
+            c);
       now = next;
     }
   }
 
   void take_pieces(Scratch& s) {
+    const unsigned state = k_.enter[format_]();
     for (int64_t n; (n = next_piece_.fetch_add(1, std::memory_order_relaxed)) + 1 < int64_t(pieces_.size());) {
       const int32_t end = pieces_[size_t(n) + 1];
       for (int32_t u = pieces_[size_t(n)]; u < end; ++u) run_unit(units_[size_t(u)], u + 1 < end ? &units_[size_t(u) + 1] : nullptr, s);
     }
+    k_.leave[format_](state);
   }
 
   void run_unit(const Unit& u, const Unit* after, Scratch& s) const {
@@ -218,11 +218,10 @@ class Attention {
     if (!split || u.first_chunk == i.first_chunk) {
       Partial& run = split ? split->head : s.run;
       k_.clear(run, i.rows, a_.head_dim);
-      each_chunk(u, after, rows, s.q, [&](int64_t) -> Partial& { return s.part; }, [&](const Partial& p) { k_.merge(run, p, i.rows, a_.head_dim); });
+      each_chunk(u, after, rows, s.q, [&](const ChunkArgs& chunk, int64_t) { k_.join_chunk[format_](chunk, run, s.part); });
       if (!split) return finish(i, run);
     } else {
-      each_chunk(u, after, rows, s.q, [&](int64_t c) -> Partial& { return split->tail[size_t(c - split->head_end)]; },
-                 [](const Partial&) {});
+      each_chunk(u, after, rows, s.q, [&](const ChunkArgs& chunk, int64_t c) { k_.chunk[format_](chunk, split->tail[size_t(c - split->head_end)]); });
     }
     if (std::atomic_ref(split->left).fetch_sub(1, std::memory_order_acq_rel) > 1) return;
     for (const Partial& p : split->tail) k_.merge(split->head, p, i.rows, a_.head_dim);
