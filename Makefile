@@ -28,7 +28,7 @@ serve: build model ## the OpenAI-compatible server on PORT
 
 test: build      ## build and run all tests
 	@scripts/fetch-model smollm2-135m && scripts/fetch-model gemma3-270m
-	@cd build/release && ctest --output-on-failure --repeat until-pass:2 -j $(JOBS)
+	@cd build/release && ctest --output-on-failure -j $(JOBS)
 
 check-long: build ## what is too long for CI: fuzzing, sanitizers, perplexity against llama.cpp, fresh goldens
 	@scripts/check-long

@@ -124,7 +124,6 @@ void Repl::turn(const std::string& line) {
   messages_.push_back({{"role", "user"}, {"content", line}});
   Json body = options_.sampling;
   body["messages"] = messages_;
-  interrupt_.clear();
   bool first = true;
   auto answer = ask(front_, body, false, interrupt_, [&](const std::string& text) {
     // Models like to begin with a line end.

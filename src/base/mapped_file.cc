@@ -17,6 +17,8 @@ namespace {
 // Linux transfers at most 2 GiB - 4 KiB a call.
 constexpr size_t kMaxRead = size_t{1} << 30;
 
+int64_t modified_ns(const struct stat& st) { return int64_t(st.st_mtim.tv_sec) * 1'000'000'000 + st.st_mtim.tv_nsec; }
+
 std::string reason(int error) { return std::generic_category().message(error); }
 
 tl::unexpected<Error> cannot_open(const std::string& path, int error) {
@@ -35,30 +37,37 @@ Result<File> File::open(const std::string& path) {
   do fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   while (fd < 0 && errno == EINTR);
   if (fd < 0) return cannot_open(path, errno);
-  File file(path, fd, 0);
+  File file(path, fd);
   struct stat st;
   if (::fstat(fd, &st) != 0) return cannot_open(path, errno);
   if (!S_ISREG(st.st_mode))
     return fail(Code::invalid_argument, S_ISDIR(st.st_mode) ? "is a directory, not a file" : "is not a regular file", path,
                 "give a file");
   file.size_ = uint64_t(st.st_size);
+  file.modified_ns_ = modified_ns(st);
   return file;
 }
 
-File::File(File&& o) noexcept : path_(std::move(o.path_)), fd_(std::exchange(o.fd_, -1)), size_(o.size_) {}
+File::File(File&& o) noexcept
+    : path_(std::move(o.path_)), fd_(std::exchange(o.fd_, -1)), size_(o.size_), modified_ns_(o.modified_ns_) {}
 File& File::operator=(File&& o) noexcept {
-  std::swap(path_, o.path_), std::swap(fd_, o.fd_), std::swap(size_, o.size_);
+  std::swap(path_, o.path_), std::swap(fd_, o.fd_), std::swap(size_, o.size_), std::swap(modified_ns_, o.modified_ns_);
   return *this;
 }
 File::~File() {
   if (fd_ >= 0) ::close(fd_);
 }
 
-Result<void> File::check_not_shrunk() const {
+Result<void> File::check_unchanged() const {
   struct stat st;
-  if (::fstat(fd_, &st) == 0 && uint64_t(st.st_size) >= size_) return {};
-  return fail(Code::data_loss, "the file became shorter than " + std::to_string(size_) + " bytes while it was in use", path_,
-              "replace model files by renaming a new file over them, never by writing into them");
+  if (::fstat(fd_, &st) != 0)
+    return fail(Code::data_loss, "the file's state cannot be read: " + reason(errno), path_, "check the storage device");
+  const bool shorter = uint64_t(st.st_size) < size_;
+  if (!shorter && modified_ns(st) == modified_ns_) return {};
+  return fail(Code::data_loss,
+              shorter ? "the file became shorter than " + std::to_string(size_) + " bytes while it was in use"
+                      : std::string("the file was written to while it was in use"),
+              path_, "replace model files by renaming a new file over them, never by writing into them; then load again");
 }
 
 Result<void> File::read(uint64_t offset, std::span<std::byte> out) const {

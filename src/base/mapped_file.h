@@ -21,16 +21,17 @@ class File {
   const std::string& path() const { return path_; }
   uint64_t size() const { return size_; }  ///< when it was opened
   int fd() const { return fd_; }
-  /// Fails when the file is now shorter than it was at open(): a mapping would then fault.
-  Result<void> check_not_shrunk() const;
+  /// Fails when the file was written to or cut since open(): what a mapping shows is then no longer one state of it.
+  Result<void> check_unchanged() const;
   /// Fills `out` from `offset`; a file that ends earlier is an error.
   Result<void> read(uint64_t offset, std::span<std::byte> out) const;
 
  private:
-  File(std::string path, int fd, uint64_t size) : path_(std::move(path)), fd_(fd), size_(size) {}
+  File(std::string path, int fd) : path_(std::move(path)), fd_(fd) {}
   std::string path_;
   int fd_ = -1;
   uint64_t size_ = 0;
+  int64_t modified_ns_ = 0;
 };
 
 /// The whole content of a small text file. Refuses files above `limit` bytes before allocating.

@@ -60,15 +60,20 @@ TEST(File, TextFilesHaveALimit) {
   EXPECT_EQ(r.error().code, Code::invalid_argument);
 }
 
-TEST(File, NoticesThatItShrank) {
+TEST(File, NoticesThatItWasWrittenTo) {
   const std::string path = temp_file("0123456789");
   auto f = File::open(path);
   ASSERT_TRUE(f);
-  EXPECT_TRUE(f->check_not_shrunk());
+  EXPECT_TRUE(f->check_unchanged());
+  std::filesystem::last_write_time(path, std::filesystem::last_write_time(path) + std::chrono::milliseconds(1));
+  auto written = f->check_unchanged();
+  ASSERT_FALSE(written);
+  EXPECT_NE(written.error().what.find("written to"), std::string::npos) << written.error().message();
   std::filesystem::resize_file(path, 4);
-  auto r = f->check_not_shrunk();
-  ASSERT_FALSE(r);
-  EXPECT_EQ(r.error().code, Code::data_loss);
+  auto cut = f->check_unchanged();
+  ASSERT_FALSE(cut);
+  EXPECT_EQ(cut.error().code, Code::data_loss);
+  EXPECT_NE(cut.error().what.find("shorter than 10 bytes"), std::string::npos) << cut.error().message();
 }
 
 TEST(MappedFile, ReleaseKeepsTheContent) {

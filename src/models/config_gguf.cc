@@ -8,6 +8,7 @@
 
 #include "models/config_fields.h"
 #include "weights/json.h"
+#include "weights/load_all.h"
 
 namespace isotope::models {
 namespace {
@@ -64,11 +65,15 @@ Result<json> value(const Metadata& m, const std::string& key, Kind kind) {
 Result<json> numbers(const Checkpoint& c, std::string_view name) {
   const weights::TensorEntry* e = c.find(name);
   if (!e) return json();
-  ISO_TRY(const Checkpoint::Data data, c.read(*e));
-  const int64_t n = data.view.elements();
-  if (n < 1 || n > 4096) return wrong(c.metadata(), fmt::format("tensor {} has {} elements, a rope table has 1 to 4096", name, n));
-  std::vector<float> v(static_cast<size_t>(n));
-  ISO_CHECK_OK(tensor::dequantize(data.view.dtype, data.view.data, v));
+  std::vector<float> v;
+  const auto consume = [&](std::span<Checkpoint::Data> data) -> Result<void> {
+    const tensor::HostTensor& t = data[0].view;
+    const int64_t n = t.elements();
+    if (n < 1 || n > 4096) return wrong(c.metadata(), fmt::format("tensor {} has {} elements, a rope table has 1 to 4096", name, n));
+    v.resize(static_cast<size_t>(n));
+    return tensor::dequantize(t.dtype, t.data, v);
+  };
+  ISO_CHECK_OK(weights::load_one(c, {{e}, consume}));
   return json(v);
 }
 

@@ -33,7 +33,7 @@ Names names_of(const Checkpoint& c) {
 }
 
 /// What becomes of one tensor of the file once it is read. A fused tensor has several.
-using Use = std::function<Result<void>(const HostTensor&)>;
+using Use = std::function<Result<void>(const Checkpoint::Data&)>;
 struct Job {
   const TensorEntry* entry = nullptr;
   std::vector<Use> uses;
@@ -79,7 +79,7 @@ class Planner {
     std::vector<weights::LoadJob> out;
     for (Job& j : jobs_)
       out.push_back({{j.entry}, [uses = std::move(j.uses)](std::span<Checkpoint::Data> data) -> Result<void> {
-                       for (const Use& use : uses) ISO_CHECK_OK(use(data[0].view));
+                       for (const Use& use : uses) ISO_CHECK_OK(use(data[0]));
                        return {};
                      }});
     return out;
@@ -134,15 +134,19 @@ class Planner {
     std::vector<int32_t> order;
     if (row.turns && names_.gguf && arch_.gguf_pairs) order = halves_from_pairs(n / c_.head_dim, c_.head_dim, rot_);
     if (row.weight) {
-      job->uses.push_back([&o = ops_, &slot = owner.*row.weight, first, n, order = std::move(order)](const HostTensor& t) -> Result<void> {
-        ISO_TRY(slot.w, o.pack(rows_of(t, first, n), order));
+      job->uses.push_back([&o = ops_, &slot = owner.*row.weight, first, n, order = std::move(order)](const Checkpoint::Data& d) -> Result<void> {
+        // Reordered rows stay within a head, so that few pages, if any, come in twice.
+        const size_t row = tensor::row_bytes(d.view.dtype, d.view.cols());
+        const auto done = [&](int64_t from, int64_t rows) { d.release(size_t(first + from) * row, size_t(rows) * row); };
+        ISO_TRY(slot.w, o.pack(rows_of(d.view, first, n), order, d.release ? ops::RowsDone(done) : ops::RowsDone()));
         return {};
       });
     } else {
       const bool norm = row.vector != nullptr;
       std::vector<float>& slot = norm ? owner.*row.vector : (owner.*row.bias).bias;
       const float shift = norm && !names_.gguf ? arch_.hf_norm_shift : 0.0f;
-      job->uses.push_back([&slot, first, n, shift, order = std::move(order)](const HostTensor& t) -> Result<void> {
+      job->uses.push_back([&slot, first, n, shift, order = std::move(order)](const Checkpoint::Data& d) -> Result<void> {
+        const HostTensor& t = d.view;
         std::vector<float> v(size_t(t.elements()));
         ISO_CHECK_OK(tensor::dequantize(t.dtype, t.data, v));
         slot.resize(size_t(n));

@@ -85,14 +85,17 @@ struct AttentionArgs {
 
 struct SwitchSet;  // fusion levers, resolved
 
+using RowsDone = std::function<void(int64_t first, int64_t n)>;
+
 class Ops {
  public:
   virtual ~Ops() = default;
 
   // ---- weights --------------------------------------------------------------------------------------------------------------
   /// Packs a weight [n, k] for this device. `rows`, if not empty, selects and orders source rows (fused and permuted tensors). With Precision::exact
-  /// the weight is held as float32. Fails for formats without a kernel, by name. Thread-safe.
-  virtual Result<std::unique_ptr<Weight>> pack(const HostTensor&, std::span<const int32_t> rows = {}) = 0;
+  /// the weight is held as float32. Fails for formats without a kernel, by name. `done` hears which rows (counted as the result's) were read, every few
+  /// MiB, so that their source can go; a second pass over them is rare but allowed. Thread-safe.
+  virtual Result<std::unique_ptr<Weight>> pack(const HostTensor&, std::span<const int32_t> rows = {}, const RowsDone& done = {}) = 0;
 
   // ---- one step -------------------------------------------------------------------------------------------------------------
   /// Starts a step: gives back all tensors of the last one and fixes the batch that attention sees.

@@ -32,6 +32,7 @@ class FileCheckpoint : public Checkpoint {
   const Metadata& metadata() const override { return metadata_; }
   const VocabSource& vocab() const override { return vocab_; }
   Result<Data> read(const TensorEntry& t) const override { return storage_.read(t); }
+  Result<void> check_unchanged(const TensorEntry& t) const override { return storage_.file(t.file).check_unchanged(); }
   const TensorEntry* find(std::string_view name) const override {
     const auto it = index_.find(name);
     return it == index_.end() ? nullptr : &tensors_[it->second];

@@ -38,11 +38,17 @@ class Checkpoint {
   virtual const VocabSource& vocab() const = 0;
   /// The tensor's bytes: a view into the mapping, or a buffer read for it (lever ATOM_DISABLE_MMAP). Thread-safe. The returned object keeps the bytes
   /// alive; on release the pages are given back, so that packing never holds two copies of the model.
+  /// A mapped view may fault when the file is cut meanwhile: read tensors through load_all.h, which turns that into an error.
   struct Data {
     tensor::HostTensor view;
     std::shared_ptr<void> keep;
+    bool mapped = false;
+    /// Gives the pages of bytes [from, from + n) back to the system before the rest; what is touched again is read again. Null for a buffer.
+    std::function<void(size_t from, size_t n)> release;
   };
   virtual Result<Data> read(const TensorEntry&) const = 0;
+  /// Fails when the tensor's file was written to or cut since it was opened.
+  virtual Result<void> check_unchanged(const TensorEntry&) const = 0;
 };
 
 /// Opens a GGUF file (any part of a split set) or a Hugging Face directory.

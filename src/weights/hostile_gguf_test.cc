@@ -178,6 +178,19 @@ TEST_P(HostileGguf, IsRefusedByName) {
 }
 INSTANTIATE_TEST_SUITE_P(Files, HostileGguf, testing::ValuesIn(cases()), [](const auto& p) { return p.param.name; });
 
+// The checks above must not make good files slow: they look at each string once.
+TEST(GgufVocabulary, OfPublishedSizeIsReadWithoutCopies) {
+  std::vector<std::string> tokens(150000);
+  for (size_t i = 0; i < tokens.size(); ++i) tokens[i] = "token" + std::to_string(i);
+  const std::string file = GgufWriter().string("general.architecture", "llama").strings("tokenizer.ggml.tokens", tokens).bytes();
+  const auto start = std::chrono::steady_clock::now();
+  test::largest_allocation = 0;
+  const auto r = parse_gguf(std::as_bytes(std::span(file)), file.size(), "big.gguf");
+  EXPECT_LT(test::largest_allocation, file.size() / 10);
+  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(1));  // a few milliseconds in practice
+  ASSERT_TRUE(r && *r);
+}
+
 GgufWriter small_model() {
   GgufWriter w;
   const std::vector<float> ones(64, 1.0f);

@@ -5,12 +5,14 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <deque>
 #include <mutex>
 #include <new>
 #include <optional>
 #include <system_error>
 #include <thread>
 
+#include "base/fault_guard.h"
 #include "base/log.h"
 #include "base/topology.h"
 #include "weights/json.h"
@@ -78,21 +80,12 @@ class Walk {
 
   Result<void> guarded(LoadJob& j) {
     try {
-      return one(j);
+      return load_one(checkpoint_, j);
     } catch (const std::bad_alloc&) {
       return fail(Code::resource_exhausted, "no memory left while loading",
                   j.tensors.empty() ? "" : "tensor " + quote_name(j.tensors[0]->name),
                   "free memory or choose a smaller model or a smaller quantization");
     }
-  }
-
-  Result<void> one(LoadJob& j) {
-    std::vector<Checkpoint::Data> data;
-    for (const TensorEntry* t : j.tensors) {
-      ISO_TRY(Checkpoint::Data d, checkpoint_.read(*t));
-      data.push_back(std::move(d));
-    }
-    return j.consume(data);
   }
 
   const Checkpoint& checkpoint_;
@@ -107,7 +100,31 @@ class Walk {
 
 double mib(uint64_t bytes) { return double(bytes) / double(1 << 20); }
 
+tl::unexpected<Error> unreadable(const Checkpoint& c, const TensorEntry& t) {
+  ISO_CHECK_OK(c.check_unchanged(t));
+  return fail(Code::data_loss, "a part of the file could not be read while it was being loaded",
+              c.files()[size_t(t.file)] + ", tensor " + quote_name(t.name), "check the storage device, or download the file again");
+}
+
 }  // namespace
+
+Result<void> load_one(const Checkpoint& c, const LoadJob& j) {
+  std::vector<Checkpoint::Data> data;
+  std::deque<base::FaultGuard> guards;
+  for (const TensorEntry* t : j.tensors) {
+    ISO_TRY(Checkpoint::Data d, c.read(*t));
+    if (d.mapped) guards.emplace_back(std::span(static_cast<const std::byte*>(d.view.data), d.view.bytes));
+    data.push_back(std::move(d));
+  }
+  const Result<void> consumed = j.consume(data);
+  // A fault explains whatever the zeros in its place led to.
+  for (size_t i = 0, g = 0; i < data.size(); ++i)
+    if (data[i].mapped && guards[g++].faulted()) return unreadable(c, *j.tensors[i]);
+  ISO_CHECK_OK(consumed);
+  for (size_t i = 0; i < data.size(); ++i)
+    if (data[i].mapped) ISO_CHECK_OK(c.check_unchanged(*j.tensors[i]));
+  return {};
+}
 
 std::string describe(const LoadReport& r) {
   std::string s = fmt::format("{:.1f} MiB in {:.2f} s: reader={}, {} thread{}", mib(uint64_t(r.bytes)), r.seconds,

@@ -35,6 +35,10 @@ struct LoadReport {
 /// reader".
 std::string describe(const LoadReport&);
 
+/// Reads a job's tensors and consumes them. A file that is cut, written to or cannot be read meanwhile is an error that names it, not a fault; what
+/// `consume` made is then not to be used, nor the checkpoint.
+Result<void> load_one(const Checkpoint&, const LoadJob&);
+
 using Progress = std::function<void(const LoadProgress&)>;
 
 /// Runs all jobs in the order of their data in the files, on ATOM_LOADER_NUM_THREADS workers ("ckpt-loader"; no more than CPUs

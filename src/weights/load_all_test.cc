@@ -4,6 +4,8 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <filesystem>
+#include <fstream>
 #include <set>
 
 #include "support/gguf_writer.h"
@@ -109,6 +111,37 @@ TEST_F(Loaded, FusedJobsGetAllTheirTensors) {
                    }});
   ASSERT_TRUE(load_all(*c_, std::move(fused), {}));
   EXPECT_EQ(calls, 2);
+}
+
+// The file is cut by another process at the worst moment: when a job already holds its mapped tensor.
+TEST_F(Loaded, AFileCutWhileLoadingIsAnErrorThatNamesIt) {
+  for (const levers::Loading& l : {levers::Loading{.num_threads = 1}, levers::Loading{.num_threads = 4}}) {
+    SetUp();
+    std::atomic<bool> cut = false;
+    const auto r = load_all(*c_, jobs([&](int, auto d) {
+      if (!cut.exchange(true)) std::filesystem::resize_file(path_, 1000);
+      sum(d[0]);
+      return Result<void>();
+    }),
+                            l);
+    ASSERT_FALSE(r);
+    EXPECT_EQ(r.error().code, Code::data_loss);
+    EXPECT_THAT(r.error().message(), HasSubstr("m.gguf"));
+    EXPECT_THAT(r.error().message(), HasSubstr("became shorter"));
+    EXPECT_THAT(r.error().remedy, HasSubstr("renaming"));
+  }
+}
+
+TEST_F(Loaded, AFileWrittenToWhileLoadingIsAnError) {
+  const auto r = load_all(*c_, jobs([&](int, auto) {
+    std::fstream f(path_, std::ios::in | std::ios::out | std::ios::binary);
+    f.seekp(-4, std::ios::end);
+    f.write("abcd", 4);
+    return Result<void>();
+  }),
+                          {.num_threads = 1});
+  ASSERT_FALSE(r);
+  EXPECT_THAT(r.error().message(), HasSubstr("written to"));
 }
 
 TEST_F(Loaded, TheFirstErrorStopsTheRest) {

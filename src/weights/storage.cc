@@ -39,8 +39,10 @@ Result<Checkpoint::Data> Storage::read(const TensorEntry& t) const {
   Checkpoint::Data d;
   d.view = {t.dtype, nullptr, size_t(t.bytes), t.shape, t.rank};
   if (f->map && t.offset % natural_alignment(t.dtype) == 0) {
-    ISO_CHECK_OK(f->file.check_not_shrunk());
+    ISO_CHECK_OK(f->file.check_unchanged());
     d.view.data = f->map->bytes().data() + t.offset;
+    d.mapped = true;
+    d.release = [map = f->map.get(), offset = t.offset](size_t from, size_t n) { map->release(offset + from, n); };
     // The view holds the mapping; when the last holder lets go, the tensor's pages leave this process' memory (the page cache
     // keeps them).
     d.keep = std::shared_ptr<void>(const_cast<void*>(d.view.data),

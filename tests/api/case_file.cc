@@ -14,8 +14,9 @@ namespace {
 
 std::string generated_body(const std::string& line) {
   if (line.starts_with("@nested ")) {
-    const size_t n = size_t(std::atoll(line.c_str() + 8));
-    return "{\"x\": " + std::string(n, '[') + std::string(n, ']') + "}";
+    const size_t n = size_t(std::atoll(line.c_str() + 8)), space = line.find(' ', 8);
+    const std::string field = space == std::string::npos ? "x" : line.substr(space + 1);
+    return "{\"" + field + "\": " + std::string(n, '[') + std::string(n, ']') + "}";
   }
   const size_t space = line.find(' ', 8);
   std::string text;

@@ -4,7 +4,7 @@
 //   POST /v1/completions
 //   > Header: value
 //   {"prompt": "…"}                      the body, any number of lines; or one of
-//   @nested 1000                         {"x": [[[…]]]}
+//   @nested 1000                         {"x": [[[…]]]}; another field with @nested 1000 field
 //   @repeat 5000 text                    {"prompt": "texttext…"}
 //   --- 200
 //   choices[0].text = "…"                equal

@@ -25,6 +25,7 @@ TEST_P(ApiCases, AnswersAsTheCaseSays) {
   EXPECT_EQ(reply.status, c.status) << serve::shortened(reply.body, 500);
   const serve::Json answer = answer_json(reply);
   for (const std::string& check : c.checks) EXPECT_EQ(failed_check(check, answer, reply), "") << check << "\n" << serve::shortened(reply.body, 800);
+  if (c.status >= 400) EXPECT_LT(reply.body.size(), 2000u) << "an error must not repeat the request";
   EXPECT_EQ(HttpClient::fetch(server_->port(), "GET", "/health").status, 200);
 }
 

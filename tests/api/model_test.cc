@@ -111,6 +111,28 @@ TEST_F(Model, ControlTokensInContentStayText) {
   EXPECT_EQ(chat["prompt_token_ids"].get<std::vector<int32_t>>(), tokens);
 }
 
+// Every bad request of the case files, sent while a text is being generated: none is answered with a fault of the server, the text is the one that
+// comes alone, and every block is back afterwards.
+TEST_F(Model, BadInputLeavesOtherStreamsAlone) {
+  const EngineStats before = server_->engine().stats();
+  const Json request = {{"prompt", "Once upon a time"}, {"max_tokens", 300}, {"ignore_eos", true}, {"temperature", 1}, {"seed", 3}};
+  const std::string alone = ask(server_->port(), request, false, false)[0].text;
+  std::string streamed;
+  std::thread stream([&] { streamed = ask(server_->port(), request, false, true)[0].text; });
+  for (const ApiCase& c : load_cases(ISOTOPE_SOURCE_DIR "/tests/api/cases")) {
+    if (c.file != "bad_input.case" || c.status == 200) continue;
+    const HttpReply r = HttpClient::fetch(server_->port(), c.method, c.path, c.body, c.headers);
+    EXPECT_TRUE(r.complete) << c.name;
+    EXPECT_LT(r.status, 500) << c.name << ": " << serve::shortened(r.body, 300);
+  }
+  stream.join();
+  EXPECT_EQ(streamed, alone);
+  EXPECT_EQ(HttpClient::fetch(server_->port(), "GET", "/health").status, 200);
+  const EngineStats after = server_->engine().stats();
+  EXPECT_EQ(after.running + after.waiting, 0);
+  EXPECT_EQ(after.blocks_free + after.blocks_evictable, before.blocks_free + before.blocks_evictable);
+}
+
 TEST_F(Model, BlocksComeBackAfterErrorsAndCancels) {
   const EngineStats before = server_->engine().stats();
   for (int i = 0; i < 8; ++i) {
@@ -143,10 +165,29 @@ TEST(GemmaModel, TheTemplateBringsTheOnlyBeginToken) {
   EXPECT_EQ(std::count(chat.begin(), chat.end(), 106), 1);  // the template's own end of turn, not the one in the content
   EXPECT_EQ(tokens({{"messages", messages}, {"chat_template", source}, {"add_special_tokens", true}})[1], 2);
   EXPECT_EQ(tokens({{"prompt", "Hi"}})[0], 2);
+  const auto doubled = tokens({{"prompt", "<bos>Hi"}});  // raw text is taken at its word, as the published tokenizer does
+  EXPECT_EQ(std::count(doubled.begin(), doubled.end(), 2), 2);
   EXPECT_NE(tokens({{"prompt", "Hi"}, {"add_special_tokens", false}})[0], 2);
   EXPECT_EQ(post("/v1/chat/completions", {{"messages", messages}}).status, 400);
   const auto text = ask(server->port(), {{"prompt", "The capital of France is"}, {"temperature", 0}, {"max_tokens", 6}}, false, true)[0].text;
   EXPECT_FALSE(text.empty());
+}
+
+// GIVE row G01 on a vocabulary with byte fallback: characters arrive byte by byte, and most hot samples are no UTF-8.
+TEST(GemmaModel, HotSamplingStreamsAsItAnswers) {
+  const auto server = ModelServer::open("gemma3-270m");
+  if (!server) GTEST_SKIP() << "run scripts/fetch-model gemma3-270m";
+  for (int seed = 0; seed < 3; ++seed) {
+    const Json request = {{"prompt", "é €"}, {"max_tokens", 40}, {"temperature", 2.5}, {"seed", seed}, {"ignore_eos", true}, {"logprobs", 1}, {"return_token_ids", true}};
+    expect_streamed_equals_whole(server->port(), request, false);
+  }
+  // The first byte of a three-byte and of a four-byte character, then the end: one replacement character, and the server lives.
+  for (const char* byte : {"<0xE2>", "<0xF0>"}) {
+    const int32_t id = server->front().tokenizer().token_id(byte);
+    ASSERT_GE(id, 0);
+    const Json request = {{"prompt", "a"}, {"max_tokens", 1}, {"logit_bias", {{std::to_string(id), 100}}}, {"temperature", 0}};
+    for (const bool stream : {false, true}) EXPECT_EQ(ask(server->port(), request, false, stream)[0].text, "\uFFFD") << byte;
+  }
 }
 
 }  // namespace

@@ -6,6 +6,7 @@
 #include <chrono>
 #include <thread>
 
+#include "base/log.h"
 #include "case_file.h"
 #include "test_server.h"
 
@@ -330,6 +331,18 @@ TEST(Network, DrainsThenEndsStreamsWithAnError) {
   EXPECT_EQ(whole.read().status, 503);
   EXPECT_TRUE(eventually([&] { return s.engine().stats().running == 0; }));
   EXPECT_FALSE(HttpClient(s.port()).connected());
+}
+
+// GIVE row G09: what is logged at the most verbose level must not look a bad id up before it is refused.
+TEST(Network, BadIdsAreRefusedUnderVerboseLogging) {
+  base::set_log_sink([](base::LogLevel, std::string_view) {}, base::LogLevel::debug);
+  TestServer s;
+  for (const char* prompt : {"[-1]", "[[-1]]", "[262]", "[1099511627776]", "[1.5]", "[]"}) {
+    const HttpReply r = HttpClient::fetch(s.port(), "POST", "/v1/completions", std::string(R"({"prompt": )") + prompt + "}");
+    EXPECT_EQ(r.status, 400) << prompt;
+  }
+  EXPECT_EQ(HttpClient::fetch(s.port(), "POST", "/v1/completions", R"({"prompt": "«say:x»"})").status, 200);
+  base::set_log_sink(nullptr);
 }
 
 TEST(Network, PortInUseIsAClearError) {

@@ -15,6 +15,8 @@ import time
 
 ISOTOPE = os.path.abspath(sys.argv.pop(1)) if len(sys.argv) > 1 else "isotope"
 MODEL = "smollm2-135m"
+# Seconds to wait for what must come. Reached only when it does not; machines that run the tests may be busy with other things.
+PATIENCE = 120
 
 
 def need_model():
@@ -24,7 +26,7 @@ def need_model():
         sys.exit(77)
 
 
-def run(*args, stdin=subprocess.DEVNULL, text_in=None, timeout=120):
+def run(*args, stdin=subprocess.DEVNULL, text_in=None, timeout=2 * PATIENCE):
     kwargs = {"input": text_in} if text_in is not None else {"stdin": stdin}
     return subprocess.run([ISOTOPE, *args], capture_output=True, text=True, timeout=timeout, **kwargs)
 
@@ -46,6 +48,17 @@ class Terminal:
     def send(self, text):
         os.write(self.fd, text.encode())
 
+    def prompt(self):
+        """Waits until the line editor reads. Its prompt alone is too early: it is written before the editor takes the terminal over, and
+        what is typed in between is the kernel's to interpret."""
+        seen = self.expect(r"[\r\n]> ")
+        end = time.time() + PATIENCE
+        while termios.tcgetattr(self.fd)[3] & termios.ICANON:
+            if time.time() > end or not self.alive():
+                raise AssertionError("the line editor does not take the terminal over")
+            time.sleep(0.005)
+        return seen
+
     def read(self, seconds):
         if not select.select([self.fd], [], [], seconds)[0]:
             return False
@@ -56,7 +69,7 @@ class Terminal:
         self.seen += data.decode(errors="replace")
         return bool(data)
 
-    def expect(self, pattern, seconds=60):
+    def expect(self, pattern, seconds=PATIENCE):
         """Waits for a pattern in what came since the last match; returns what came up to it."""
         end = time.time() + seconds
         while not (m := re.search(pattern, self.seen)):
@@ -68,7 +81,7 @@ class Terminal:
     def alive(self):
         return os.waitpid(self.pid, os.WNOHANG) == (0, 0)
 
-    def status(self, seconds=20):
+    def status(self, seconds=PATIENCE):
         """The exit status (negative: signal)."""
         end = time.time() + seconds
         while time.time() < end:
@@ -96,7 +109,23 @@ class Server:
         if wait:
             raise AssertionError("the server did not start:\n" + self.log)
 
-    def request(self, method, path, body=None, headers=None, timeout=60):
+    def expect(self, text):
+        """Waits for a line of the log that holds `text`."""
+        while line := self.process.stderr.readline():
+            self.log += line
+            if text in line:
+                return
+        raise AssertionError(f"{text!r} did not come:\n" + self.log)
+
+    def wait_for_calls(self, n):
+        """Until `n` calls are being answered."""
+        end = time.time() + PATIENCE
+        while self.json("GET", "/load")[1]["server_load"] != n:
+            if time.time() > end:
+                raise AssertionError(f"there are not {n} calls")
+            time.sleep(0.005)
+
+    def request(self, method, path, body=None, headers=None, timeout=PATIENCE):
         c = http.client.HTTPConnection("127.0.0.1", self.port, timeout=timeout)
         c.request(method, path, json.dumps(body) if body is not None else None, {"Content-Type": "application/json", **(headers or {})})
         return c.getresponse()
@@ -105,7 +134,7 @@ class Server:
         r = self.request(method, path, body, headers)
         return r.status, json.loads(r.read())
 
-    def stop(self, sig=signal.SIGTERM, timeout=60):
+    def stop(self, sig=signal.SIGTERM, timeout=PATIENCE):
         begin = time.time()
         self.process.send_signal(sig)
         self.log += self.process.stderr.read()

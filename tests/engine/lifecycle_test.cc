@@ -62,6 +62,7 @@ TEST(Cancel, AtAnyStageFreesItsBlocksWithinOneStep) {  // field report G19
   const auto s = rig->stats();
   EXPECT_EQ(s.blocks_free + s.blocks_evictable, s.blocks_total);
   EXPECT_EQ(s.running + s.waiting, 0);
+  EXPECT_NE(rig->metrics().find("vllm:request_success_total{model_name=\"fake\",engine=\"0\",finished_reason=\"abort\"} 2.0"), std::string::npos);
   rig->finish(2, FinishReason::abort);  // unknown by now: ignored
   rig->finish(77, FinishReason::abort);
   EXPECT_EQ(run_one(*rig, request(9, prompt_of(5), {.temperature = 0, .max_tokens = 2, .ignore_eos = true})).tokens.size(), 2u);

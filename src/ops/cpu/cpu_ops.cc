@@ -37,7 +37,9 @@ void CpuOps::for_rows(int64_t rows, int64_t cost, F&& f) {
 }
 
 // ---- weights --------------------------------------------------------------------------------------------------------------------
-Result<std::unique_ptr<Weight>> CpuOps::pack(const HostTensor& t, std::span<const int32_t> rows) { return pack_weight(t, rows, precision_, &store_); }
+Result<std::unique_ptr<Weight>> CpuOps::pack(const HostTensor& t, std::span<const int32_t> rows, const RowsDone& done) {
+  return pack_weight(t, rows, precision_, &store_, done);
+}
 
 Tensor CpuOps::embed(const Weight& table, float scale) {
   const Tensor out = empty(batch_.T(), table.k);

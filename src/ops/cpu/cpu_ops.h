@@ -17,7 +17,7 @@ class CpuOps final : public Ops {
  public:
   CpuOps(const kernels::cpu::KernelTable& kernels, int threads, const CpuOpsOptions& options);
 
-  Result<std::unique_ptr<Weight>> pack(const HostTensor&, std::span<const int32_t> rows) override;
+  Result<std::unique_ptr<Weight>> pack(const HostTensor&, std::span<const int32_t> rows, const RowsDone& done) override;
 
   void begin(const Batch&, KvCache*) override;
   Tensor empty(int64_t rows, int64_t cols) override;

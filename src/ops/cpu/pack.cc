@@ -131,13 +131,21 @@ void pack_halves(const Source& s, const PackRow& p, int64_t tile, std::byte* to)
   }
 }
 
+// Source bytes between two calls of RowsDone: small against a model, large against the cost of giving pages back.
+constexpr int64_t kDoneBytes = int64_t{4} << 20;
+
 // False if this pack cannot hold the tensor.
-Result<bool> pack_all(const Source& s, PackedWeight& w) {
+Result<bool> pack_all(const Source& s, PackedWeight& w, const RowsDone& done) {
   const PackRow& p = w.row();
   const ReadUnit read = unit_reader(w.pack);
   const bool as_is = s.t.dtype == DType::f16 || s.t.dtype == DType::bf16;
   FloatTile scratch;
+  int64_t told = 0;
   for (int64_t t = 0; t < w.tiles(); ++t) {
+    if (const int64_t read_rows = t * p.rows(); done && (read_rows - told) * int64_t(s.row_bytes) >= kDoneBytes) {
+      done(told, read_rows - told);
+      told = read_rows;
+    }
     std::byte* to = w.memory.data + size_t(t) * w.tile_bytes;
     if (read) {
       pack_codes(s, p, read, t, to);
@@ -153,7 +161,8 @@ Result<bool> pack_all(const Source& s, PackedWeight& w) {
 
 }  // namespace
 
-Result<std::unique_ptr<Weight>> pack_weight(const HostTensor& t, std::span<const int32_t> rows, Precision precision, WeightStore* store) {
+Result<std::unique_ptr<Weight>> pack_weight(const HostTensor& t, std::span<const int32_t> rows, Precision precision, WeightStore* store,
+                                            const RowsDone& done) {
   ISO_TRY(const Source s, check(t, rows));
   WeightStore own;
   auto w = std::make_unique<PackedWeight>();
@@ -168,7 +177,7 @@ Result<std::unique_ptr<Weight>> pack_weight(const HostTensor& t, std::span<const
     if (__builtin_mul_overflow(w->tile_bytes, size_t(w->tiles()), &w->bytes))
       return bad(Code::resource_exhausted, t, "its packed size overflows", "check the file");
     ISO_TRY(w->memory, (store ? store : &own)->take(w->bytes));
-    ISO_TRY(const bool packed, pack_all(s, *w));
+    ISO_TRY(const bool packed, pack_all(s, *w, done));
     if (packed) return w;
   }
   return bad(Code::internal, t, "no layout holds it", "report this");
