@@ -56,7 +56,7 @@ std::vector<Joined> ask(int port, Json request, bool chat, bool stream) {
 void expect_streamed_equals_whole(int port, const Json& request, bool chat) {
   SCOPED_TRACE(dump(request));
   const auto whole = ask(port, request, chat, false), streamed = ask(port, request, chat, true);
-  for (size_t i = 0; i < request["n"].get<size_t>(); ++i) {
+  for (size_t i = 0; i < request.value("n", size_t{1}); ++i) {
     const Joined& w = whole[i];
     EXPECT_EQ(w.text, streamed[i].text);
     EXPECT_EQ(w.finish, streamed[i].finish);
