@@ -38,7 +38,7 @@ class Metered final : public Ops {
  public:
   Metered(std::unique_ptr<Ops> inside, std::shared_ptr<StepProfile> profile) : in_(std::move(inside)), profile_(std::move(profile)) {}
 
-  Result<std::unique_ptr<Weight>> pack(const HostTensor& t, std::span<const int32_t> rows) override { return in_->pack(t, rows); }
+  Result<std::unique_ptr<Weight>> pack(const HostTensor& t, std::span<const int32_t> rows, const RowsDone& done) override { return in_->pack(t, rows, done); }
   void begin(const Batch& b, KvCache* kv) override {
     batch_ = b;
     kv_type_ = kv ? kv->type : KvType::f32;
