@@ -129,18 +129,22 @@ void gemm_panel(const TileSet<T>& s, const std::byte* record) {
   if constexpr (H == kPanelRows)
     for (int t = 0; t < T; ++t)
       for (int r = 0; r < H; ++r) prefetch_to_write(s.out[t] + r * s.out_stride);
+  // Copies: the compiler must assume that storing a vector changes what `s` holds.
+  const std::byte* unit[T];
+  for (int t = 0; t < T; ++t) unit[t] = s.tile[t];
+  int64_t left = s.tile_bytes - kAhead, ahead = kAhead;
+  const int64_t skip = s.skip;
   for (int64_t u = 0; u < units; ++u) {
+    if (T > 1 && left <= 0) ahead = kAhead + skip;
+    left -= L.unit_bytes();
     for (int b = 0; b < L.blocks; ++b, record += H * kRecordBytes) {
       Codes w[T];
       Scales scales[T];
 #pragma GCC unroll 2
       for (int t = 0; t < T; ++t) {
-        const std::byte* unit = s.tile[t] + u * L.unit_bytes();
-        const int64_t at = u * L.unit_bytes() + b * kAdvance + kAhead;
-        const std::byte* ahead = s.tile[t] + at + (T > 1 && at >= s.tile_bytes ? s.skip : 0);
-        for (int line = 0; line < kAdvance; line += 64) prefetch(ahead + line);
-        w[t] = load_codes<P>(unit, b);
-        scales[t] = load_scales<P>(unit, b);
+        for (int line = 0; line < kAdvance; line += 64) prefetch(unit[t] + b * kAdvance + line + ahead);
+        w[t] = load_codes<P>(unit[t], b);
+        scales[t] = load_scales<P>(unit[t], b);
       }
 #pragma GCC unroll 16
       for (int r = 0; r < H; ++r) {
@@ -150,6 +154,8 @@ void gemm_panel(const TileSet<T>& s, const std::byte* record) {
         step<L.kind, L.bits, H, T>(sums, w, scales, RowRef<H>{record, r});
       }
     }
+#pragma GCC unroll 2
+    for (int t = 0; t < T; ++t) unit[t] += L.unit_bytes();
   }
   for (int t = 0; t < T; ++t) finish<H>(acc[t], s.out[t], s.out_stride, s.bias[t], s.lanes[t]);
 }

@@ -102,8 +102,9 @@ int64_t pass_rows(const Input& in) {
 // What member `i` of `parts` computes. Many tiles: a share of them for all rows. Few tiles for the team: a share of (rows, tiles).
 void run_part(const KernelTable& t, const Input& in, const Tiles& tiles, int64_t i, int64_t parts) {
   const int64_t rows = in.x.rows, panels = ceil_div(rows, in.panels.full);
-  const int64_t row_parts = tiles.count() >= 4 * parts ? 1 : std::min(panels, ceil_div(4 * parts, tiles.count()));
-  const int64_t units = row_parts == 1 ? parts : row_parts * std::min(parts, tiles.count()), per_row_part = units / row_parts;
+  const bool by_rows = panels >= 4 * parts;
+  const int64_t row_parts = by_rows ? parts : tiles.count() >= 4 * parts ? 1 : std::min(panels, ceil_div(4 * parts, tiles.count()));
+  const int64_t units = by_rows || row_parts == 1 ? parts : row_parts * std::min(parts, tiles.count()), per_row_part = units / row_parts;
   for (int64_t u = units * i / parts; u < units * (i + 1) / parts; ++u) {
     const int64_t p = u / per_row_part;
     const int64_t begin = panels * p / row_parts * in.panels.full, end = std::min(rows, panels * (p + 1) / row_parts * in.panels.full);
