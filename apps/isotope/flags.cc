@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "foreign_flags.h"
+
 namespace isotope::app {
 
 std::string spellings(const std::string& name, const std::string& more) {
@@ -48,19 +50,12 @@ Result<EngineOptions> EngineFlags::resolve(const std::string& model_path, const 
 }
 
 std::vector<std::string> arguments(int argc, char** argv) {
-  static const std::map<std::string, std::map<std::string, std::string>> kShort = {
-      {"serve", {{"-tp", "--tensor-parallel-size"},
-                 {"-pp", "--pipeline-parallel-size"},
-                 {"-dp", "--data-parallel-size"},
-                 {"-pcp", "--prefill-context-parallel-size"},
-                 {"-dcp", "--decode-context-parallel-size"}}},
-      {"bench", {{"-npl", "--npl"}}}};
   std::vector<std::string> out(argv + std::min(argc, 1), argv + argc);
-  if (const auto flags = out.empty() ? kShort.end() : kShort.find(out[0]); flags != kShort.end()) {
-    for (std::string& a : out) {
-      if (const auto it = flags->second.find(a); it != flags->second.end()) a = it->second;
-    }
-  }
+  // The subcommand is the first word that belongs to no flag of the program itself.
+  size_t command = 0;
+  while (command < out.size() && out[command].starts_with('-')) command += out[command] == "--set" || out[command] == "--config" ? 2 : 1;
+  if (command < out.size() && out[command] == "serve") out = written_out(out);
+  if (command < out.size() && out[command] == "bench") std::replace(out.begin(), out.end(), std::string("-npl"), std::string("--npl"));
   std::reverse(out.begin(), out.end());
   return out;
 }
@@ -71,6 +66,7 @@ serve::Json flags_json(const CLI::App& app) {
     const std::string name = option->get_name(false, true);
     if (option->get_lnames().empty() || option->get_lnames().front() == "help") continue;
     const bool given = option->count() > 0;
+    if (option->get_group().empty() && !given) continue;  // flags of other engines, test aids
     std::string value = option->get_default_str();
     if (given) {
       value.clear();

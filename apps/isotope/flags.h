@@ -27,15 +27,8 @@ struct EngineFlags {
   Result<EngineOptions> resolve(const std::string& model_path, const levers::Levers&) const;
 };
 
-/// The command line with the two- and three-letter flags of ATOM (-tp 2) and llama-bench (-npl 4) written out, in the reversed order that the parser wants.
+/// The command line with the spellings of ATOM, vLLM and llama.cpp that the parser does not know written out, in the reversed order that it wants.
 std::vector<std::string> arguments(int argc, char** argv);
-
-/// A flag of another engine that has no effect here, with the reason. Value flags swallow their value.
-struct IgnoredFlag {
-  const char* name;
-  bool takes_value;
-  const char* why;
-};
 
 /// Every flag of the subcommand with its value and source; values of secret flags are hidden.
 serve::Json flags_json(const CLI::App&);

@@ -12,6 +12,7 @@
 #include <cstdlib>
 #include <ctime>
 #include <fstream>
+#include <map>
 #include <mutex>
 #include <thread>
 
@@ -35,7 +36,9 @@ void to_stderr(LogLevel level, std::string_view line) {
 }
 
 LogLevel level_of(const std::string& name) {
-  return name == "debug" ? LogLevel::debug : name == "warning" ? LogLevel::warning : name == "error" ? LogLevel::error : LogLevel::info;
+  static const std::map<std::string, LogLevel> kLevels = {{"trace", LogLevel::debug}, {"debug", LogLevel::debug}, {"warn", LogLevel::warning}, {"error", LogLevel::error}};
+  const auto it = kLevels.find(name);
+  return it != kLevels.end() ? it->second : LogLevel::info;
 }
 
 /// SIGINT and SIGTERM as something to wait for. Constructed before any other thread, so that all threads leave the signals to it.
@@ -111,7 +114,7 @@ void Server::leave(int status) const {
 
 int Server::run() {
   const Signals signals;
-  base::set_log_sink(to_stderr, level_of(options_.log_level));
+  base::set_log_sink(options_.log_level == "off" ? base::LogSink() : to_stderr, level_of(options_.log_level));
   if (auto opened = open_request_log(); !opened) return report(opened.error());
   auto http = serve::HttpServer::listen(options_.http, api_);
   if (!http) return report(http.error());

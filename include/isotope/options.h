@@ -56,7 +56,7 @@ struct EngineOptions {
   int max_num_seqs = 256;
   int64_t max_num_batched_tokens = 2048; ///< tokens of one step
   int64_t long_prefill_token_threshold = 0;  ///< cap on one sequence's chunk; 0 = none
-  int max_queue = 4096;                  ///< requests waiting before resource_exhausted
+  int max_queue = 4096;                  ///< requests alive beyond max_num_seqs before resource_exhausted
   bool prefix_caching = true;
   bool chunked_prefill = true;
   int preempt_every = 0;                 ///< test aid: force a preemption every k steps; 0 = never

@@ -78,9 +78,11 @@ Result<void> EngineImpl::enqueue(std::unique_ptr<Sequence> s) {
     metrics_.rejected("shutting_down");
     return fail(Code::unavailable, "the engine is shutting down", "engine", "send the request to another server");
   }
-  if (queued_.load(std::memory_order_relaxed) >= parts_.options.max_queue) {
+  // Only what cannot run at once counts as waiting: a burst that the engine is about to admit is no queue.
+  if (board_.alive() >= int64_t(parts_.options.max_num_seqs) + parts_.options.max_queue) {
     metrics_.rejected("queue_full");
-    return fail(Code::resource_exhausted, fmt::format("{} requests are waiting already", parts_.options.max_queue), "--max-queue",
+    return fail(Code::resource_exhausted,
+                fmt::format("{} requests run at most, and {} are waiting already", parts_.options.max_num_seqs, parts_.options.max_queue), "--max-queue",
                 "retry in a moment, or raise --max-queue");
   }
   if (!board_.open(id, s->stats)) {

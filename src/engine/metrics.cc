@@ -29,7 +29,7 @@ constexpr double kSmall[] = {1, 2, 5, 10, 20};
 enum RowId : size_t {
   kRunning, kWaiting, kUsage, kPrefixQueries, kPrefixHits, kPreemptions, kPromptTokens, kPromptBySource, kPromptCached, kGenerationTokens,
   kSuccess, kRejected, kTtftSeconds, kItl, kTpot, kE2e, kQueue, kInference, kPrefill, kDecode, kRequestPrompt, kRequestGeneration, kIteration,
-  kParamsN, kParamsMax, kMaxGeneration, kRequestPreemptions, kPrefillComputed,
+  kMaxGeneration, kRequestPreemptions, kPrefillComputed,
   kAtomSnapshot, kAtomRefresh, kAtomRefreshErrors, kAtomRunning, kAtomWaiting, kAtomPartial, kAtomUsed, kAtomFree, kAtomTotal, kAtomIndexed,
   kAtomUsage, kAtomHitRatio, kAtomFinished, kAtomPrompt, kAtomGeneration, kAtomPreemptions, kAtomCacheRequests, kAtomCached, kAtomFull,
   kIntegrity, kRowCount
@@ -68,8 +68,6 @@ constexpr std::array<Row, kRowCount> kRows = {{
     hist("vllm:request_prompt_tokens", "Prompt tokens of a request.", kTokens),
     hist("vllm:request_generation_tokens", "Generated tokens of a request.", kTokens),
     hist("vllm:iteration_tokens_total", "Tokens computed in a step.", kStepTokens),
-    hist("vllm:request_params_n", "Choices asked for; each choice is a request here.", kSmall),
-    hist("vllm:request_params_max_tokens", "max_tokens of a request.", kTokens),
     hist("vllm:request_max_num_generation_tokens", "Tokens a request could generate.", kTokens),
     hist("vllm:request_num_preemptions", "Preemptions of a request.", kSmall),
     hist("vllm:request_prefill_kv_computed_tokens", "Prompt tokens of a request that were computed.", kTokens),
@@ -161,8 +159,6 @@ void Metrics::finished(const Sequence& s, FinishReason reason, int64_t now) {
   if (st.output_tokens > 1) registry_.observe(kTpot, st.decode_s / double(st.output_tokens - 1));
   registry_.observe(kRequestPrompt, double(st.prompt_tokens));
   registry_.observe(kRequestGeneration, double(st.output_tokens));
-  registry_.observe(kParamsN, 1);
-  registry_.observe(kParamsMax, double(s.sampling().max_tokens));
   registry_.observe(kMaxGeneration, double(s.max_output));
   registry_.observe(kRequestPreemptions, double(st.preemptions));
   registry_.observe(kPrefillComputed, double(st.prompt_tokens - st.cached_tokens));

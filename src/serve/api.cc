@@ -4,6 +4,8 @@
 #include <ctime>
 #include <utility>
 
+#include "serve/http_text.h"
+
 namespace isotope::serve {
 namespace {
 
@@ -18,12 +20,21 @@ bool same_secret(std::string_view a, std::string_view b) {
   return difference == 0;
 }
 
+// "application/json; charset=utf-16" → "utf-16"; "" when there is none.
+std::string charset_of(std::string_view type) {
+  const std::string text = lower(type);
+  const size_t at = text.find("charset=");
+  if (at == std::string::npos) return {};
+  std::string name = text.substr(at + 8, text.find(';', at) - at - 8);
+  std::erase_if(name, [](char c) { return c == '"' || c == ' '; });
+  return name;
+}
+
 bool json_content(std::string_view type) {
   type = type.substr(0, type.find(';'));
   while (!type.empty() && type.back() == ' ') type.remove_suffix(1);
-  std::string lower(type);
-  std::transform(lower.begin(), lower.end(), lower.begin(), [](unsigned char c) { return char(std::tolower(c)); });
-  return lower.empty() || lower == "application/json" || lower == "text/json" || lower.ends_with("+json");
+  const std::string name = lower(type);
+  return name.empty() || name == "application/json" || name == "text/json" || name.ends_with("+json");
 }
 
 }  // namespace
@@ -48,8 +59,14 @@ bool ApiHandler::authorized(const HttpCall& call) const {
   const std::string_view bearer = call.header("authorization");
   if (bearer.size() > 7 && (bearer.starts_with("Bearer ") || bearer.starts_with("bearer "))) key = bearer.substr(7);
   bool found = false;
-  for (const std::string& k : options_.api_keys) found |= same_secret(key, k);
+  for (const std::string& k : options_.api_keys) found |= !k.empty() && same_secret(key, k);
   return found;
+}
+
+HttpResponse ApiHandler::unauthorized() const {
+  HttpResponse response = refusal(401, "the request has no valid API key", "send the header Authorization: Bearer KEY");
+  response.headers.emplace_back("WWW-Authenticate", "Bearer");
+  return response;
 }
 
 HttpResponse ApiHandler::refusal(int status, const std::string& what, const std::string& remedy) const {
@@ -59,6 +76,17 @@ HttpResponse ApiHandler::refusal(int status, const std::string& what, const std:
 }
 
 Api<Json> ApiHandler::body_of(const HttpCall& call) const {
+  const auto unreadable = [](const char* what, const std::string& is, const char* header, const char* remedy) {
+    ApiError e(Error{Code::invalid_argument, std::string("the body's ") + what + " is " + shown(Json(is)), header, remedy});
+    e.status = 415;
+    return tl::unexpected(std::move(e));
+  };
+  const std::string encoding = lower(call.header("content-encoding"));
+  if (!encoding.empty() && encoding != "identity") return unreadable("encoding", encoding, "header Content-Encoding", "send the body as it is");
+  const std::string charset = charset_of(call.header("content-type"));
+  if (!charset.empty() && charset != "utf-8" && charset != "utf8" && charset != "us-ascii") {
+    return unreadable("charset", charset, "header Content-Type", "send UTF-8");
+  }
   const std::string_view type = call.header("content-type");
   if (!json_content(type)) {
     return tl::unexpected(Error{Code::invalid_argument, "the body's content type is " + shown(Json(std::string(type))), "header Content-Type",
@@ -71,11 +99,11 @@ Api<Json> ApiHandler::body_of(const HttpCall& call) const {
   return body;
 }
 
-Result<void> ApiHandler::check_model(const Json& body) const {
+Result<std::string> ApiHandler::check_model(const Json& body) const {
   ISO_TRY(const auto name, Fields(body).string("model"));
-  if (!name || *name == model_id()) return {};
+  if (!name || *name == model_id()) return model_id();
   const auto& names = options_.served_names;
-  if (std::find(names.begin(), names.end(), *name) != names.end()) return {};
+  if (std::find(names.begin(), names.end(), *name) != names.end()) return *name;
   return tl::unexpected(field_error("model", "the model " + shown(Json(*name)) + " does not exist", "this server has " + shown(Json(model_id())),
                                     Code::not_found));
 }
@@ -118,15 +146,16 @@ Reply ApiHandler::generate(HttpCall& http, bool chat) {
   Frontend& f = *front();
   auto parsed = [&]() -> Api<Call> {
     ISO_TRY(const Json body, body_of(http));
-    ISO_CHECK_OK(check_model(body));
-    return chat ? parse_chat(body, f, options_.limits) : parse_completion(body, f, options_.limits);
+    ISO_TRY(std::string name, check_model(body));
+    ISO_TRY(Call parsed_call, chat ? parse_chat(body, f, options_.limits) : parse_completion(body, f, options_.limits));
+    parsed_call.model = std::move(name);
+    return parsed_call;
   }();
   if (!parsed) return error_response(parsed.error());
   Call call = *std::move(parsed);
   std::string asked(http.header("x-request-id"));
   if (asked.empty() || asked.size() > 256) asked = random_id();
   call.id = (chat ? "chatcmpl-" : "cmpl-") + (call.id.empty() ? asked : call.id);
-  call.model = model_id();
   call.created = std::time(nullptr);
   if (http.header("x-isotope-timings") == "1") call.timings = true;
 

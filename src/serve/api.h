@@ -66,11 +66,14 @@ class ApiHandler final : public Handler {
 
  private:
   struct Route;
-  static const Route* find_route(std::string_view method, std::string_view path, bool& path_known);
+  /// Null for a path that is unknown or has no such method; `methods` then lists those it has: "GET, POST", or "".
+  static const Route* find_route(std::string_view method, std::string_view path, std::string& methods);
   bool authorized(const HttpCall&) const;
+  HttpResponse unauthorized() const;
   Frontend* front() const { return front_.load(std::memory_order_acquire); }
   const std::string& model_id() const;
-  Result<void> check_model(const Json& body) const;
+  /// The served name that the request means: the one it names, or the first. Fails for any other name.
+  Result<std::string> check_model(const Json& body) const;
   Api<Json> body_of(const HttpCall&) const;
   Reply generate(HttpCall&, bool chat);
   void call_started();

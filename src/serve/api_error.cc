@@ -29,6 +29,7 @@ const char* type_of(const ApiError& e) {
   switch (e.status) {
     case 401: return "AuthenticationError";
     case 405: return "MethodNotAllowedError";
+    case 415: return "UnsupportedMediaTypeError";
     case 413: return "RequestEntityTooLargeError";
     case 431: return "RequestHeaderFieldsTooLargeError";
     case 408: return "RequestTimeoutError";

@@ -74,7 +74,8 @@ Result<std::optional<int64_t>> Fields::integer(std::string_view name, int64_t lo
   const auto i = as_integer(*v);
   if (!i && v->is_number_float() && std::abs(v->get<double>()) < 1e15) return bad_field(path(name), mismatch("an integer", *v));
   if (!i || *i < low || *i > high) {
-    const std::string range = high == INT64_MAX ? fmt::format("at least {}", low) : fmt::format("between {} and {}", low, high);
+    const bool above = i ? *i > high : v->get<double>() > 0;
+    const std::string range = high != INT64_MAX ? fmt::format("between {} and {}", low, high) : above ? fmt::format("at most {}", high) : fmt::format("at least {}", low);
     return bad_field(path(name), fmt::format("{} must be {}, got {}", name, range, shown(*v)));
   }
   return *i;
@@ -87,7 +88,11 @@ Result<std::optional<double>> Fields::number(std::string_view name, double low, 
   const double d = v->get<double>();
   if (!std::isfinite(d) || d < low || d > high || (low_open && d == low)) {
     std::string range = (low_open ? "greater than " : "at least ") + number_text(low);
-    if (high < 1e30) range += " and at most " + number_text(high);
+    if (high < 1e30) {
+      range += " and at most " + number_text(high);
+    } else if (d > high) {
+      range = "at most " + number_text(high);
+    }
     return bad_field(path(name), fmt::format("{} must be {}, got {}", name, range, shown(*v)));
   }
   return d;

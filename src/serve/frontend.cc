@@ -113,6 +113,7 @@ Result<std::vector<text::Tokenizer::Piece>> Frontend::render(const ChatInput& in
   text::ChatTemplate::Input input;
   ISO_TRY(const std::string source, in.chat_template ? find_template_source(*in.chat_template) : Result<std::string>(template_source_));
   ISO_TRY(input.messages, template_messages(in.messages, takes_content_parts(source)));
+  ISO_CHECK_OK(check_roles(input.messages, source));
   input.tools = in.tools;
   input.extra = options_.template_kwargs.is_object() ? options_.template_kwargs : Json::object();
   for (const auto& [key, value] : in.kwargs.items()) input.extra[key] = value;

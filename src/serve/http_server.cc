@@ -41,7 +41,7 @@ struct HttpServer::Impl {
   std::mutex mutex;
   std::condition_variable none_left;
   std::vector<std::weak_ptr<HttpSession>> sessions;
-  int open = 0;
+  int open = 0, late_open = 0;   // late: since drain()
   bool draining = false;
 };
 
@@ -100,19 +100,18 @@ void HttpServer::Impl::add(Socket socket) {
   error_code ignored;
   socket.set_option(tcp::no_delay(true), ignored);
   if (options.send_buffer > 0) socket.set_option(asio::socket_base::send_buffer_size(options.send_buffer), ignored);
-  const SessionContext context{options, handler, workers, heavy, body_bytes, [this] {
-                                 const std::lock_guard lock(mutex);
-                                 if (--open == 0) none_left.notify_all();
+  std::unique_lock lock(mutex);
+  const bool late = draining;
+  ++(late ? late_open : open);
+  const SessionContext context{options, handler, workers, heavy, body_bytes, [this, late] {
+                                 const std::lock_guard closing(mutex);
+                                 if (--(late ? late_open : open) == 0) none_left.notify_all();
                                }};
   auto session = std::make_shared<HttpSession>(std::move(socket), context);
-  {
-    const std::lock_guard lock(mutex);
-    if (draining) return;
-    ++open;
-    std::erase_if(sessions, [](const auto& weak) { return weak.expired(); });
-    sessions.push_back(session);
-  }
-  session->start();
+  std::erase_if(sessions, [](const auto& weak) { return weak.expired(); });
+  sessions.push_back(session);
+  lock.unlock();
+  session->start(late);
 }
 
 asio::awaitable<void> HttpServer::Impl::accept_loop() {
@@ -121,8 +120,7 @@ asio::awaitable<void> HttpServer::Impl::accept_loop() {
     bool full = false;
     {
       const std::lock_guard lock(mutex);
-      if (draining) co_return;
-      full = open >= options.max_connections;
+      full = open + late_open >= options.max_connections;
     }
     Socket socket(asio::make_strand(io));
     error_code failure;
@@ -165,15 +163,15 @@ void HttpServer::drain() {
     const std::lock_guard lock(impl_->mutex);
     impl_->draining = true;
   }
+  for (const auto& s : impl_->living()) s->drain();
+}
+
+void HttpServer::end_answers(const Error& e) {
   asio::post(impl_->accepting, [impl = impl_.get()] {
     error_code ignored;
     impl->acceptor.close(ignored);
     impl->pause.cancel();
   });
-  for (const auto& s : impl_->living()) s->drain();
-}
-
-void HttpServer::end_answers(const Error& e) {
   for (const auto& s : impl_->living()) s->end_answer(e);
 }
 

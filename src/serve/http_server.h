@@ -38,11 +38,12 @@ class HttpServer {
   /// "http://127.0.0.1:8000"
   std::string url() const;
 
-  /// Accepts no more connections and closes those that wait for a request. Answers under way go on. Thread-safe, idempotent.
+  /// Closes the connections that wait for a request; answers under way go on. New connections get one answer each, so that the handler can
+  /// tell clients why; nobody waits for them. Thread-safe, idempotent.
   void drain();
-  /// Answers under way end with this error. Call after drain().
+  /// Accepts no more connections, and answers under way end with this error. Call after drain().
   void end_answers(const Error&);
-  /// True when no connection is left, false when `seconds` have passed before that.
+  /// True when no connection from before drain() is left, false when `seconds` have passed before that.
   bool wait_closed(double seconds);
 
   struct Impl;

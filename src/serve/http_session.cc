@@ -33,7 +33,8 @@ HttpSession::HttpSession(Socket socket, SessionContext context)
       deadline_(socket_.get_executor()),
       waker_(socket_.get_executor()) {}
 
-void HttpSession::start() {
+void HttpSession::start(bool once) {
+  once_ = once;
   auto self = shared_from_this();
   asio::co_spawn(socket_.get_executor(), [self] { return self->run(); }, [self](std::exception_ptr) {
     // Only memory can run out here; the connection is given up and the server lives.
@@ -128,7 +129,7 @@ asio::awaitable<void> HttpSession::run() {
     const bool have = co_await read_request(parser);
     if (!have) break;
     HttpCall call;
-    keep_alive_ = parser.get().keep_alive() && !draining_;
+    keep_alive_ = parser.get().keep_alive() && !draining_ && !once_;
     if (!to_call(parser, call)) {
       co_await refuse(400, "the request target is malformed", "send an absolute path");
       break;

@@ -44,7 +44,8 @@ class HttpSession : public std::enable_shared_from_this<HttpSession> {
  public:
   HttpSession(Socket socket, SessionContext context);
   ~HttpSession() { count_body(0); }
-  void start();
+  /// `once`: the server is draining, and this connection gets one answer.
+  void start(bool once = false);
   /// Thread-safe. Finishes the request under way, then closes; an idle connection closes at once.
   void drain();
   /// Thread-safe. Ends the answer under way with an error.
@@ -88,7 +89,7 @@ class HttpSession : public std::enable_shared_from_this<HttpSession> {
   int64_t counted_ = 0;            ///< this session's part of body_bytes
   asio::cancellation_signal watch_cancel_;
   bool watching_ = false, unwatch_ = false, gone_ = false, woken_ = false;
-  bool draining_ = false, idle_ = true, timed_out_ = false;
+  bool draining_ = false, once_ = false, idle_ = true, timed_out_ = false;
   Pending* pending_ = nullptr;     ///< the answer under way
   std::optional<Error> end_with_;
 

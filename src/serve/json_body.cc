@@ -6,6 +6,8 @@
 #include <map>
 #include <utility>
 
+#include "serve/json_numbers.h"
+
 namespace isotope::serve {
 namespace {
 
@@ -105,6 +107,10 @@ Result<Json> parse_json(std::string_view text, size_t max_depth) {
   dom::element root;
   const simdjson::error_code code = parser.parse(text.data(), text.size(), true).get(root);
   if (code == simdjson::SUCCESS) return convert(root);
+  if (code == simdjson::NUMBER_ERROR) {
+    const auto fitting = with_fitting_numbers(text);
+    if (fitting) return parse_json(*fitting, max_depth);
+  }
   if (code == simdjson::DEPTH_ERROR) {
     return fail(Code::invalid_argument, "the JSON body is nested deeper than " + std::to_string(max_depth) + " levels", {}, "flatten it");
   }

@@ -49,7 +49,7 @@ TEST(JsonBody, SaysWhatIsWrongAndWhere) {
     const char *text, *what;
   };
   for (const Row& r : {Row{"", "it is empty"}, Row{"{:", "near byte 2"}, Row{"{\"a\": nul}", "neither true, false nor null"},
-                       Row{"{\"a\": 1e999}", "number"}, Row{"{\"a\": \"\xff\"}", "not valid UTF-8"}, Row{R"({"a": "\ud83d"})", "surrogate"},
+                       Row{"{\"a\": 01}", "number"}, Row{"{\"a\": 1e}", "number"}, Row{"{\"a\": 100000000000000000000x}", "near byte"}, Row{"{\"a\": \"\xff\"}", "not valid UTF-8"}, Row{R"({"a": "\ud83d"})", "surrogate"},
                        Row{R"({"a": "\udc00x"})", "surrogate"}, Row{"{\"a\": \"x", "does not end"}, Row{"{\"a\": \"\n\"}", "must be escaped"},
                        Row{"{\"a\": NaN}", "near byte 7"}, Row{"{} {}", "syntax"}, Row{"{'a': 1}", "syntax"}}) {
     const auto parsed = parse_json(r.text);
@@ -62,6 +62,22 @@ TEST(JsonBody, KeepsValues) {
   const char* text = R"({"i":-5,"u":18446744073709551615,"d":0.1,"s":"é\u0000😀","b":true,"n":null,"a":[1,{"x":[]}]})";
   EXPECT_EQ(dump(*parse_json(text)), text);
   EXPECT_EQ(dump(*parse_json("5")), "5");
+}
+
+TEST(JsonBody, ReadsNumbersBeyondEveryType) {
+  const std::string digits(400, '9');
+  for (const auto& [text, read] : {std::pair<std::string, const char*>{"1" + std::string(30, '0'), "1e+30"},
+                                   {"-9223372036854775809", "-9.223372036854776e+18"},
+                                   {"18446744073709551616", "1.8446744073709552e+19"},
+                                   {"18446744073709551615", "18446744073709551615"},
+                                   {"1e999", "1.7976931348623157e+308"},
+                                   {"-" + digits, "-1.7976931348623157e+308"},
+                                   {"1e-999", "0.0"}}) {
+    const auto r = parse_json(R"({"s": "1e999 \" 99999999999999999999", "n": [)" + text + "]}");
+    ASSERT_TRUE(r) << text;
+    EXPECT_EQ(dump((*r)["n"]), std::string("[") + read + "]");
+    EXPECT_EQ((*r)["s"], "1e999 \" 99999999999999999999");
+  }
 }
 
 TEST(JsonBody, DumpIsAlwaysValid) {

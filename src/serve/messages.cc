@@ -2,12 +2,16 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <iterator>
 #include <utility>
 
 #include "serve/fields.h"
 
 namespace isotope::serve {
 namespace {
+
+constexpr std::string_view kRoles[] = {"system", "developer", "user", "assistant", "tool", "function"};
 
 constexpr const char* kSpace = " \t\n\r\f\v";
 
@@ -105,6 +109,18 @@ Result<Json> template_messages(const Json& messages, bool keep_parts) {
     out.push_back(std::move(message));
   }
   return out;
+}
+
+Result<void> check_roles(const Json& messages, std::string_view template_source) {
+  for (size_t i = 0; i < messages.size(); ++i) {
+    const std::string role = messages[i].value("role", "");
+    const bool known = std::find(std::begin(kRoles), std::end(kRoles), role) != std::end(kRoles);
+    const auto named = [&](char quote) { return template_source.find(quote + role + quote) != std::string_view::npos; };
+    if (known || (!role.empty() && (named('\'') || named('"')))) continue;
+    return bad_field(fmt::format("messages[{}].role", i), "there is no role " + shown(Json(role)),
+                     "send \"system\", \"developer\", \"user\", \"assistant\", \"tool\", or a role that the chat template names");
+  }
+  return {};
 }
 
 std::string content_text(const Json& message) {

@@ -25,9 +25,39 @@ bool matches(std::string_view pattern, std::string_view path) {
   return path.size() > pattern.size() && path.starts_with(pattern);
 }
 
+// Paths of llama-server and vLLM that this server does not have, and what to use.
+struct Absent {
+  const char *path, *remedy;
+};
+constexpr Absent kAbsent[] = {
+    {"/completion", "use /v1/completions"},
+    {"/infill", "inserting text is not supported"},
+    {"/slots", "use /metrics or /load"},
+    {"/embedding", "embeddings are not supported"},
+    {"/embeddings", "embeddings are not supported"},
+    {"/v1/embeddings", "embeddings are not supported"},
+    {"/pooling", "embeddings are not supported"},
+    {"/rerank", "reranking is not supported"},
+    {"/reranking", "reranking is not supported"},
+    {"/v1/rerank", "reranking is not supported"},
+    {"/score", "scoring pairs is not supported; echo with logprobs scores a text"},
+    {"/lora-adapters", "LoRA adapters are not supported yet"},
+    {"/v1/load_lora_adapter", "LoRA adapters are not supported yet"},
+    {"/v1/responses", "use /v1/chat/completions"},
+    {"/v1/messages", "use /v1/chat/completions"},
+    {"/v1/audio/transcriptions", "this server reads text only"},
+};
+
+const char* instead_of(std::string_view path) {
+  for (const Absent& a : kAbsent) {
+    if (path == a.path) return a.remedy;
+  }
+  return "the API starts at /v1";
+}
+
 }  // namespace
 
-const ApiHandler::Route* ApiHandler::find_route(std::string_view method, std::string_view path, bool& path_known) {
+const ApiHandler::Route* ApiHandler::find_route(std::string_view method, std::string_view path, std::string& methods) {
   using A = ApiHandler;
   static constexpr auto kRoutes = std::to_array<Route>({
       {"POST", "/v1/completions", kNeedsModel, &A::completions},
@@ -52,39 +82,36 @@ const ApiHandler::Route* ApiHandler::find_route(std::string_view method, std::st
       {"GET", "/load", kOpen | kQuick, &A::load},
       {"GET", "/metrics", kOpen, &A::metrics},
       {"GET", "/config", 0, &A::config},
-      {"GET", "/server_info", kNeedsModel, &A::server_info},
+      {"GET", "/server_info", kQuick | kNeedsModel, &A::server_info},
       {"GET", "/props", kNeedsModel, &A::props},
       {"POST", "/reset_prefix_cache", kNeedsModel, &A::reset_prefix_cache},
   });
-  path_known = false;
+  methods.clear();
   for (const Route& r : kRoutes) {
     if (!matches(r.path, path)) continue;
-    path_known = true;
     if (method == r.method) return &r;
+    methods += (methods.empty() ? "" : ", ") + std::string(r.method);
   }
   return nullptr;
 }
 
 bool ApiHandler::quick(const HttpCall& call) const {
-  bool known = false;
-  const Route* r = find_route(call.method, call.path, known);
+  std::string methods;
+  const Route* r = find_route(call.method, call.path, methods);
   return r == nullptr || (r->flags & kQuick) != 0;
 }
 
 Reply ApiHandler::handle(HttpCall&& call) {
-  bool known = false;
-  const Route* r = find_route(call.method, call.path, known);
-  if (r == nullptr && known) {
-    HttpResponse response = refusal(405, call.method + " is not allowed on " + shortened(call.path), "use " + std::string(call.method == "GET" ? "POST" : "GET"));
-    response.headers.emplace_back("Allow", call.method == "GET" ? "POST, OPTIONS" : "GET, HEAD, OPTIONS");
+  std::string methods;
+  const Route* r = find_route(call.method, call.path, methods);
+  if (r == nullptr && !methods.empty()) {
+    HttpResponse response = refusal(405, call.method + " is not allowed on " + shortened(call.path), "use " + methods);
+    const bool get = methods.find("GET") != std::string::npos;
+    response.headers.emplace_back("Allow", methods + (get ? ", HEAD, OPTIONS" : ", OPTIONS"));
     return response;
   }
-  if (r == nullptr) return error_response(Error{Code::not_found, "there is no path " + shown(Json(call.path)), {}, "the API starts at /v1"});
-  if ((r->flags & kOpen) == 0 && !authorized(call)) {
-    HttpResponse response = json_response({{"error", "Unauthorized"}}, 401);
-    response.headers.emplace_back("WWW-Authenticate", "Bearer");
-    return response;
-  }
+  if (r == nullptr) return error_response(Error{Code::not_found, "there is no path " + shown(Json(call.path)), {}, instead_of(call.path)});
+  if ((r->flags & kOpen) == 0 && !authorized(call)) return unauthorized();
   if ((r->flags & kNeedsModel) != 0 && front() == nullptr) {
     const std::lock_guard lock(phase_mutex_);
     return error_response(Error{Code::unavailable, "the model is still loading: " + phase_, {}, "wait until GET /health answers 200"});
@@ -93,8 +120,8 @@ Reply ApiHandler::handle(HttpCall&& call) {
 }
 
 void ApiHandler::answered(std::string_view method, std::string_view path, int status, double seconds) {
-  bool known = false;
-  const Route* r = find_route(method, path, known);
+  std::string methods;
+  const Route* r = find_route(method, path, methods);
   metrics_.request(r != nullptr ? method : "other", r != nullptr ? std::string_view(r->path) : std::string_view("other"), status, seconds);
 }
 

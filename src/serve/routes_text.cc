@@ -7,6 +7,9 @@ namespace {
 
 // vLLM: {prompt | messages, add_special_tokens}; llama-server: {content, add_special, parse_special, with_pieces}.
 Result<std::vector<int32_t>> ids_of(const Json& body, const Frontend& front, const Fields& f) {
+  ISO_TRY(const auto add_special_tokens, f.boolean("add_special_tokens"));
+  ISO_TRY(const auto add_special, f.boolean("add_special"));
+  ISO_TRY(const auto parse_special, f.boolean("parse_special"));
   if (f.has("messages")) {
     ISO_TRY(const auto input, parse_chat_input(body));
     return front.chat_ids(input);
@@ -14,9 +17,7 @@ Result<std::vector<int32_t>> ids_of(const Json& body, const Frontend& front, con
   const bool llama = f.has("content");
   ISO_TRY(const auto text, f.string(llama ? "content" : "prompt"));
   if (!text) return bad_field("prompt", "the request has neither prompt, messages nor content", "send one of them");
-  ISO_TRY(const auto add_special, f.boolean(llama ? "add_special" : "add_special_tokens"));
-  ISO_TRY(const auto parse_special, f.boolean("parse_special"));
-  return front.tokenizer().encode(*text, add_special.value_or(!llama), parse_special.value_or(true));
+  return front.tokenizer().encode(*text, llama ? add_special.value_or(false) : add_special_tokens.value_or(true), parse_special.value_or(true));
 }
 
 // llama-server's with_pieces: text where it is text, bytes where it is a part of a character.

@@ -1,5 +1,9 @@
 #include "serve/sampling_defaults.h"
 
+#include <algorithm>
+#include <iterator>
+
+#include "base/near_name.h"
 #include "serve/fields.h"
 
 namespace isotope::serve {
@@ -19,18 +23,35 @@ constexpr FloatRow kFloats[] = {
     {"repetition_penalty", &SamplingDefaults::repetition_penalty, &SamplingParams::repetition_penalty, 0, 1e30, true},
 };
 
+constexpr std::string_view kNames[] = {"temperature", "top_p", "min_p", "repetition_penalty", "top_k", "max_new_tokens"};
+
+Result<void> refuse_unknown(const Json& object) {
+  for (const auto& [key, value] : object.items()) {
+    if (std::find(std::begin(kNames), std::end(kNames), key) != std::end(kNames)) continue;
+    const std::string_view near = base::nearest_name(key, kNames);
+    std::string known;
+    for (const std::string_view name : kNames) known += (known.empty() ? "" : ", ") + std::string(name);
+    return fail(Code::invalid_argument, "there is no sampling default " + shown(Json(key)), {},
+                near.empty() ? "the names are " + known : "did you mean " + std::string(near) + "?");
+  }
+  return {};
+}
+
 }  // namespace
 
-Result<SamplingDefaults> SamplingDefaults::parse(std::string_view json, const std::string& source) {
+Result<SamplingDefaults> SamplingDefaults::parse(std::string_view json, const std::string& source, Names names) {
   SamplingDefaults d;
   if (json.empty()) return d;
+  const std::string remedy = names == Names::only_known ? "correct it" : "correct the file, or start with --generation-config vllm";
   auto value = parse_json(json);
-  if (!value) return fail(Code::invalid_argument, value.error().what, source, "repair the file, or start with --generation-config vllm");
+  if (!value) return fail(Code::invalid_argument, value.error().what, source, remedy);
   const auto at_source = [&](Error e) {
-    return Error{e.code, std::string(field_path(e)) + ": " + e.what, source, "correct it, or start with --generation-config vllm"};
+    const std::string path(field_path(e));
+    return Error{e.code, path.empty() ? e.what : path + ": " + e.what, source, e.remedy.empty() ? remedy : e.remedy};
   };
   auto read = [&]() -> Result<void> {
     ISO_TRY(const Fields f, Fields::of(*value, {}));
+    if (names == Names::only_known) ISO_CHECK_OK(refuse_unknown(*value));
     for (const FloatRow& r : kFloats) {
       ISO_TRY(const auto v, f.number(r.name, r.low, r.high, r.low_open));
       if (v) d.*r.from = float(*v);
@@ -50,6 +71,7 @@ void SamplingDefaults::merge(const SamplingDefaults& over) {
   }
   if (over.top_k) top_k = over.top_k;
   if (over.max_tokens) max_tokens = over.max_tokens;
+  if (over.seed) seed = over.seed;
 }
 
 void SamplingDefaults::apply(SamplingParams& p) const {
@@ -57,6 +79,7 @@ void SamplingDefaults::apply(SamplingParams& p) const {
     if (this->*r.from) p.*r.to = *(this->*r.from);
   }
   if (top_k) p.top_k = *top_k;
+  if (seed) p.seed = *seed;
 }
 
 Json SamplingDefaults::to_json() const {
@@ -66,6 +89,7 @@ Json SamplingDefaults::to_json() const {
   }
   if (top_k) out["top_k"] = *top_k;
   if (max_tokens) out["max_new_tokens"] = *max_tokens;
+  if (seed) out["seed"] = *seed;
   return out;
 }
 

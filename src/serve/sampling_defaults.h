@@ -16,8 +16,12 @@ struct SamplingDefaults {
   std::optional<int32_t> top_k;
   std::optional<int64_t> max_tokens;  ///< max_new_tokens: also the most a request gets when it names no number
 
-  /// Reads the keys it knows and ignores the rest; a key of the wrong type or outside its range is an error that names `source`.
-  static Result<SamplingDefaults> parse(std::string_view json, const std::string& source);
+  std::optional<uint64_t> seed;       ///< of requests that name none; never from a model's file
+
+  enum class Names { any, only_known };
+  /// A key of the wrong type or outside its range is an error that names `source`. A model's file has keys for other programs, which are ignored
+  /// (`any`); with `only_known` they are errors.
+  static Result<SamplingDefaults> parse(std::string_view json, const std::string& source, Names names = Names::any);
   /// Takes every value that `over` has.
   void merge(const SamplingDefaults& over);
   void apply(SamplingParams& p) const;

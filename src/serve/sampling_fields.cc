@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cmath>
 #include <limits>
 #include <random>
 #include <utility>
@@ -57,28 +58,93 @@ constexpr BoolRow kSwitches[] = {
     {"return_tokens_as_token_ids", &Call::tokens_as_ids},
 };
 
+// What a field may hold. Fields without effect are checked too: a client's mistake is worth telling, whatever the field does here.
+enum : unsigned { kBool = 1, kNumber = 2, kString = 4, kArray = 8, kObject = 16 };
+
+struct Kind {
+  unsigned bit;
+  bool (Json::*is)() const noexcept;
+  const char* name;
+};
+constexpr Kind kKinds[] = {{kBool, &Json::is_boolean, "a boolean"},
+                           {kNumber, &Json::is_number, "a number"},
+                           {kString, &Json::is_string, "a string"},
+                           {kArray, &Json::is_array, "an array"},
+                           {kObject, &Json::is_object, "an object"}};
+
 struct Refusal {
   const char* name;
+  unsigned kinds;    ///< types that the field has where it is supported
+  unsigned empty;    ///< of these: whose empty value (or false) asks for nothing
   const char* why;
 };
 constexpr Refusal kRefused[] = {
-    {"suffix", "inserting text before a suffix is not supported"},
-    {"prompt_embeds", "prompts are text or token ids"},
-    {"use_beam_search", "beam search is not supported; best_of chooses among samples"},
-    {"structured_outputs", "structured output is not supported yet"},
-    {"guided_json", "structured output is not supported yet"},
-    {"guided_regex", "structured output is not supported yet"},
-    {"guided_choice", "structured output is not supported yet"},
-    {"guided_grammar", "structured output is not supported yet"},
-    {"grammar", "structured output is not supported yet"},
-    {"json_schema", "structured output is not supported yet"},
-    {"functions", "tool calls are not supported yet"},
-    {"logprob_token_ids", "log-probabilities of chosen tokens are not supported"},
-    {"kv_transfer_params", "transferring the KV cache to another server is not supported yet"},
-    {"thinking_token_budget", "a thinking budget is not supported yet"},
+    {"suffix", kString, kString, "inserting text before a suffix is not supported"},
+    {"prompt_embeds", kString | kArray, kArray, "prompts are text or token ids"},
+    {"use_beam_search", kBool, kBool, "beam search is not supported; best_of chooses among samples"},
+    {"structured_outputs", kObject, 0, "structured output is not supported yet"},
+    {"guided_json", kString | kObject, 0, "structured output is not supported yet"},
+    {"guided_regex", kString, 0, "structured output is not supported yet"},
+    {"guided_choice", kArray, 0, "structured output is not supported yet"},
+    {"guided_grammar", kString, 0, "structured output is not supported yet"},
+    {"grammar", kString, kString, "structured output is not supported yet"},
+    {"json_schema", kString | kObject, 0, "structured output is not supported yet"},
+    {"functions", kArray, kArray, "tool calls are not supported yet"},
+    {"logprob_token_ids", kArray, kArray, "log-probabilities of chosen tokens are not supported"},
+    {"kv_transfer_params", kObject, kObject, "transferring the KV cache to another server is not supported yet"},
+    {"thinking_token_budget", kNumber, 0, "a thinking budget is not supported yet"},
 };
 
-bool is_off(const Json& v) { return v == false || v == "" || (v.is_structured() && v.empty()); }
+struct NoEffect {
+  const char* name;
+  unsigned kinds;
+};
+constexpr NoEffect kNoEffect[] = {
+    {"user", kString},
+    {"function_call", kString | kObject},
+    {"prediction", kObject},
+    {"audio", kObject},
+    {"parallel_tool_calls", kBool},
+    {"include_reasoning", kBool},
+    {"reasoning_effort", kString},
+    {"spaces_between_special_tokens", kBool},
+    {"length_penalty", kNumber},
+    {"stream_interval", kNumber},
+    {"vllm_xargs", kObject},
+    {"metadata", kObject},
+    {"store", kBool},
+    {"service_tier", kString},
+    {"verbosity", kString},
+    {"prompt_cache_key", kString},
+    {"safety_identifier", kString},
+};
+
+Result<void> check_kind(const char* name, const Json& v, unsigned kinds) {
+  std::string expected;
+  for (const Kind& k : kKinds) {
+    if ((kinds & k.bit) == 0) continue;
+    if ((v.*k.is)()) return {};
+    expected += (expected.empty() ? "" : " or ") + std::string(k.name);
+  }
+  return bad_field(name, Fields::mismatch(expected, v));
+}
+
+bool asks_for_nothing(const Json& v, unsigned empty) {
+  for (const Kind& k : kKinds) {
+    if ((empty & k.bit) != 0 && (v.*k.is)()) return v == false || v == "" || (v.is_structured() && v.empty());
+  }
+  return false;
+}
+
+// OpenAI: the kinds of output wanted.
+Result<void> refuse_modalities(const Fields& f) {
+  ISO_TRY(const auto list, f.strings("modalities", 8, false));
+  for (size_t i = 0; i < list.size(); ++i) {
+    if (list[i] == "text") continue;
+    return tl::unexpected(field_error(fmt::format("modalities[{}]", i), "this model writes text only, got " + shown(Json(list[i])), "send [\"text\"]", Code::unsupported));
+  }
+  return {};
+}
 
 Result<void> refuse_tools(const Fields& f) {
   const Json* choice = f.find("tool_choice");
@@ -88,6 +154,7 @@ Result<void> refuse_tools(const Fields& f) {
   if (tools != nullptr && !tools->empty() && !none) {
     return tl::unexpected(field_error("tools", "tool calls are not supported yet", "leave tools out, or send \"tool_choice\": \"none\"", Code::unsupported));
   }
+  if (choice != nullptr && !choice->is_string() && !choice->is_object()) return bad_field("tool_choice", Fields::mismatch("a string or an object", *choice));
   if (choice != nullptr && *choice != "none" && *choice != "auto") {
     return tl::unexpected(field_error("tool_choice", "tool calls are not supported yet", "send \"none\" or \"auto\"", Code::unsupported));
   }
@@ -107,6 +174,7 @@ Result<void> refuse_format(const Fields& f) {
 
 Result<void> parse_seed(const Fields& f, SamplingParams& p) {
   const Json* v = f.find("seed");
+  if (v == nullptr && p.seed) return {};  // the server's own
   if (v == nullptr) {
     // Drawn here, so that all choices of a call share it: choice i of a call is choice i of any other call with this seed.
     std::random_device entropy;
@@ -116,6 +184,9 @@ Result<void> parse_seed(const Fields& f, SamplingParams& p) {
   if (v->is_number_unsigned()) {
     p.seed = v->get<uint64_t>();
     return {};
+  }
+  if (v->is_number_float() && std::abs(v->get<double>()) >= 1e15 && !as_integer(*v)) {
+    return bad_field("seed", fmt::format("seed must be between {} and {}, got {}", INT64_MIN, UINT64_MAX, shown(*v)));
   }
   ISO_TRY(const auto seed, f.integer("seed", INT64_MIN, INT64_MAX));
   p.seed = uint64_t(*seed);
@@ -170,8 +241,8 @@ Result<void> parse_token_lists(const Fields& f, Frontend& front, SamplingParams&
     if (bad_words[i].empty()) return bad_field(fmt::format("bad_words[{}]", i), "a bad word must not be empty");
     add_bad_word(front.tokenizer(), bad_words[i], p.bad_words);
   }
+  ISO_TRY(auto breakers, f.strings("dry_sequence_breakers", 64, false));
   if (p.dry_multiplier > 0) {
-    ISO_TRY(auto breakers, f.strings("dry_sequence_breakers", 64, false));
     if (!f.has("dry_sequence_breakers")) breakers = {"\n", ":", "\"", "*"};
     p.dry_sequence_breakers = breaker_sequences(front.tokenizer(), breakers);
   }
@@ -243,8 +314,14 @@ Result<void> parse_labels(const Fields& f, Call& call) {
 Result<void> refuse_unsupported(const Fields& f) {
   for (const Refusal& r : kRefused) {
     const Json* v = f.find(r.name);
-    if (v != nullptr && !is_off(*v)) return tl::unexpected(field_error(r.name, r.why, "leave it out", Code::unsupported));
+    if (v == nullptr) continue;
+    ISO_CHECK_OK(check_kind(r.name, *v, r.kinds));
+    if (!asks_for_nothing(*v, r.empty)) return tl::unexpected(field_error(r.name, r.why, "leave it out", Code::unsupported));
   }
+  for (const NoEffect& n : kNoEffect) {
+    if (const Json* v = f.find(n.name); v != nullptr) ISO_CHECK_OK(check_kind(n.name, *v, n.kinds));
+  }
+  ISO_CHECK_OK(refuse_modalities(f));
   ISO_CHECK_OK(refuse_tools(f));
   return refuse_format(f);
 }

@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 
 #include <chrono>
+#include <set>
+#include <sstream>
 #include <thread>
 
 #include "case_file.h"
@@ -131,6 +133,18 @@ TEST_F(Model, BadInputLeavesOtherStreamsAlone) {
   const EngineStats after = server_->engine().stats();
   EXPECT_EQ(after.running + after.waiting, 0);
   EXPECT_EQ(after.blocks_free + after.blocks_evictable, before.blocks_free + before.blocks_evictable);
+// Scrapers refuse a family or a series that comes twice.
+TEST_F(Model, EveryMetricComesOnce) {
+  EXPECT_EQ(post("/v1/completions", {{"prompt", "a"}, {"max_tokens", 1}}).status, 200);
+  const std::string body = HttpClient::fetch(server_->port(), "GET", "/metrics").body;
+  std::istringstream text(body);
+  std::set<std::string> seen;
+  for (std::string line; std::getline(text, line);) {
+    if (line.empty()) continue;
+    const std::string name = line.starts_with("# ") ? line.substr(0, line.find(' ', 7)) : line.substr(0, line.rfind(' '));
+    EXPECT_TRUE(seen.insert(name).second) << line;
+  }
+  EXPECT_GT(seen.size(), 100u);
 }
 
 TEST_F(Model, BlocksComeBackAfterErrorsAndCancels) {

@@ -59,6 +59,50 @@ class Flags(unittest.TestCase):
         r = run("serve", "--model", "/none.gguf", "--port", "0")
         self.assertIn("/none.gguf", r.stderr)
 
+    def refuses(self, text, *args, status=(1, 2), env=None):
+        r = subprocess.run([ISOTOPE, "serve", "--model", "/none.gguf", "--port", "0", *args], capture_output=True, text=True, timeout=60, stdin=subprocess.DEVNULL,
+                           env={**os.environ, **(env or {})})
+        self.assertIn(r.returncode, status, (args, r.stderr))
+        self.assertIn(text, r.stderr, args)
+        return r.stderr
+
+    def test_empty_values(self):
+        for flag in ("--api-key", "--host", "--served-model-name", "--chat-template", "--request-log", "--allowed-origins", "--override-generation-config"):
+            self.assertIn(flag, self.refuses("the value is empty", flag, ""))
+        self.refuses("the value is empty", "--api-key", "good", "--api-key", "")
+        self.refuses("ISOTOPE_API_KEY", env={"ISOTOPE_API_KEY": ""})
+        self.refuses("a space or a control character", "--api-key", "two words")
+
+    def test_numbers_that_are_none(self):
+        for flag in ("--max-body-mb", "--shutdown-timeout", "--timeout-keep-alive", "--health-stall-seconds", "--gpu-memory-utilization", "--seed"):
+            for value in ("nan", "-nan", "inf", "x"):
+                self.refuses(flag, flag, value, status=range(1, 128))
+
+    def test_sampling_defaults_with_a_typo(self):
+        self.refuses("did you mean temperature?", "--override-generation-config", '{"temprature": 1}')
+        self.refuses("the names are temperature", "--override-generation-config", '{"eos_token_id": 1}')
+
+    def test_flags_of_other_engines_without_effect(self):
+        for args in (["--cudagraph-capture-sizes", "1", "2", "4"], ["--cudagraph_capture_sizes", "[1,2,4]"], ["--enable-tbo"], ["--enable-tbo", "all"],
+                     ["--tool-call-parser", "hermes"], ["--reasoning-parser", "qwen3"], ["--uvicorn-log-level", "info"], ["-ngl", "99"], ["--flash-attn"],
+                     ["-fa", "on"], ["-O3"], ["-cc.mode=3"], ["--compilation-config.mode", "3"], ["--jinja"], ["--no-webui"], ["-ub", "512"]):
+            self.assertIn("/none.gguf", self.refuses("has no effect", *args))
+        for args in (["-np", "4"], ["-a", "name"], ["--seed", "18446744073709551615"], ["-s", "-1"], ["-tp", "1"], ["-tp=1"], ["--device", "cpu"], ["-c", "64"],
+                     ["--quantization", "none"], ["--load_dummy", "none"], ["--kv-transfer-config", "{}"]):
+            self.assertIn("/none.gguf", self.refuses("", *args))
+        self.assertIn("/none.gguf", self.refuses("", "--enable-tbo", "--enforce-eager"))
+
+    def test_flags_of_other_engines_that_cannot_be_met(self):
+        for args, text in ((["--tokenizer", "x"], "the tokenizer comes with the model"), (["--ssl-keyfile", "x"], "TLS"), (["--enable-lora"], "LoRA"),
+                           (["-md", "x"], "speculative"), (["-sc", '{"method": "mtp"}'], "speculative"), (["--speculative-config.method", "mtp"], "speculative"),
+                           (["-dp", "2"], "parallel"), (["--load-dummy"], "dummy"), (["--temp", "0.5"], "--override-generation-config"),
+                           (["--embedding"], "embeddings"), (["-ctk", "q8_0"], "--kv-cache-dtype"), (["--device", "cuda"], "CPU")):
+            self.assertIn("leave the flag out", self.refuses(text, *args))
+
+    def test_model_as_llama_server_spells_it(self):
+        r = run("serve", "-m", "/other.gguf", "--port", "0")
+        self.assertIn("/other.gguf", r.stderr)
+
     def test_server_port_wins(self):
         line = "already in use"
         while "already in use" in line:  # somebody else may take a port that was free a moment ago
