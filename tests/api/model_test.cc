@@ -133,6 +133,8 @@ TEST_F(Model, BadInputLeavesOtherStreamsAlone) {
   const EngineStats after = server_->engine().stats();
   EXPECT_EQ(after.running + after.waiting, 0);
   EXPECT_EQ(after.blocks_free + after.blocks_evictable, before.blocks_free + before.blocks_evictable);
+}
+
 // Scrapers refuse a family or a series that comes twice.
 TEST_F(Model, EveryMetricComesOnce) {
   EXPECT_EQ(post("/v1/completions", {{"prompt", "a"}, {"max_tokens", 1}}).status, 200);
