@@ -134,19 +134,20 @@ Result<ServeOptions> resolve(const Flags& f, const CLI::App& sub, const Context&
     return fail(Code::invalid_argument, "the value is empty", "environment variable ISOTOPE_API_KEY", "set it to the key, or unset it");
   }
   ISO_CHECK_OK(f.foreign.check());
-  ISO_TRY(const std::string path, model_path(f.model, context.environment));
-  ISO_TRY(o.engine, f.engine.resolve(path, levers));
+  for (const std::string& note : f.foreign.notes()) std::fprintf(stderr, "isotope: %s\n", note.c_str());
   ISO_TRY(o.front.template_kwargs, json_flag(f.template_kwargs, "--default-chat-template-kwargs"));
   o.front.use_generation_config = f.generation_config == "auto";
   ISO_TRY(o.front.sampling_overrides, serve::SamplingDefaults::parse(f.override_generation, "--override-generation-config",
                                                                          serve::SamplingDefaults::Names::only_known));
   ISO_TRY(o.front.sampling_overrides.seed, seed_flag(f.seed));
   ISO_TRY(auto origins, origin_list(f.origins));
+  if (!levers.program().api_key.empty()) o.api.api_keys.push_back(levers.program().api_key);
+  ISO_CHECK_OK(check_keys(o.api.api_keys));
+  ISO_TRY(const std::string path, model_path(f.model, context.environment));
+  ISO_TRY(o.engine, f.engine.resolve(path, levers));
   if (!origins.empty()) o.http.allowed_origins = std::move(origins);
   o.http.port = f.server_port >= 0 ? f.server_port : f.port;
   o.http.body_limit = size_t(f.body_mb * (1 << 20));
-  if (!levers.program().api_key.empty()) o.api.api_keys.push_back(levers.program().api_key);
-  ISO_CHECK_OK(check_keys(o.api.api_keys));
   if (!o.api.served_names.empty()) o.engine.served_name = o.api.served_names.front();
   o.api.version = ISOTOPE_VERSION;
   auto settings = serve::parse_json(levers::to_json(levers));
@@ -172,7 +173,6 @@ void add_serve(CLI::App& app, Context& context) {
       auto options = resolve(*f, *sub, context, *levers);
       if (!options) return report(options.error());
       for (const std::string& w : levers->warnings()) std::fprintf(stderr, "isotope: %s\n", w.c_str());
-      for (const std::string& note : f->foreign.notes()) std::fprintf(stderr, "isotope: %s\n", note.c_str());
       return run_server(*std::move(options), *levers);
     };
   });
