@@ -12,6 +12,7 @@
 #include "base/topology.h"
 #include "bench_load.h"
 #include "bench_report.h"
+#include "bench_serve.h"
 #include "commands.h"
 #include "kernels/cpu/pick.h"
 #include "model_path.h"
@@ -148,7 +149,6 @@ void add_bench(CLI::App& app, Context& context) {
       app.add_subcommand("bench", "prompt and generation speed, also of parallel sequences, through the whole engine");
   const auto size = CLI::Range(int64_t{0}, int64_t{1} << 30);
   sub->add_option("-m,--model", o->models, "GGUF file, Hugging Face folder or built-in name; several with commas")
-      ->required()
       ->delimiter(',');
   sub->add_option("-p,--n-prompt", o->prompt, "prompt tokens; 0 makes no row")
       ->delimiter(',')
@@ -174,7 +174,10 @@ void add_bench(CLI::App& app, Context& context) {
   sub->add_flag("--json", o->json, "a JSON array with llama-bench's key names");
   sub->add_flag("--explain", o->explain, "also time each op: bytes, operations, share of the machine's limit, and what bounds the step");
   sub->add_flag("--no-warmup", o->no_warmup, "count the first run too");
-  sub->callback([o, &context] {
+  add_bench_serve(*sub, context);
+  sub->callback([o, sub, &context] {
+    if (!sub->get_subcommands().empty()) return;  // that one says what to run
+    if (o->models.empty()) throw CLI::RequiredError("--model");
     context.run = [o, &context] {
       const auto done = run(*o, context);
       return done ? 0 : report(done.error());

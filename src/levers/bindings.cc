@@ -35,6 +35,7 @@ constexpr Binding kBindings[] = {
     {"ISOTOPE_CPU_PASS_KIB", Group::cpu, set<C, &Cpu::pass_kib>},
     {"ISOTOPE_CPU_ATTENTION_ALONE", Group::cpu, set<C, &Cpu::attention_alone>},
     {"ISOTOPE_API_KEY", Group::program, set<P, &Program::api_key>},
+    {"OPENAI_API_KEY", Group::program, set<P, &Program::client_api_key>},
     {"ISOTOPE_LOG_LEVEL", Group::program, set<P, &Program::log_level>},
 };
 

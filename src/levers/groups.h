@@ -27,6 +27,7 @@ struct Cpu {
 
 struct Program {
   std::string api_key;           ///< ISOTOPE_API_KEY
+  std::string client_api_key;    ///< OPENAI_API_KEY
   std::string log_level = "info";///< ISOTOPE_LOG_LEVEL
 };
 

@@ -1,0 +1,40 @@
+// What became of the requests of `isotope bench serve`, in numbers: a table for people, or JSON with the key names of vLLM's benchmark.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "serve/json_body.h"
+
+namespace isotope::app {
+
+/// One request. Times are seconds; `start` counts from the first request of the run.
+struct RequestRecord {
+  bool sent = false;         ///< false: the run ended before its turn
+  std::string error;         ///< not empty: it failed, and only what came before counts
+  int64_t input = 0, output = 0;  ///< tokens, as the server counts them where it does
+  double start = 0, ttft = 0, latency = 0;
+  std::vector<double> itl;   ///< between one event with tokens and the next
+  std::string text;
+  bool completed() const { return sent && error.empty(); }
+};
+
+/// Settings of the run that the report repeats.
+struct ServeRun {
+  std::string backend, model, time;
+  int64_t concurrency = 0, asked_output = 0;
+  double duration = 0;       ///< from the first request to the end of the last
+  bool interrupted = false;
+  std::vector<RequestRecord> records;
+};
+
+/// Linear interpolation between the neighbours, as numpy does it; 0 for no values.
+double percentile(std::vector<double> values, double percent);
+
+serve::Json serve_json(const ServeRun&, bool detailed);
+std::string serve_table(const ServeRun&);
+/// What a reader must know before believing the numbers: failures by message, answers of another length, an early end. One line each.
+std::vector<std::string> serve_warnings(const ServeRun&);
+
+}  // namespace isotope::app

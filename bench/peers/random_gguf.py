@@ -1,0 +1,183 @@
+#!/usr/bin/env python3
+"""A GGUF file with random weights in the shape of a published model, for speed where the published file cannot be had.
+
+    random_gguf.py --shape llama-1b --type Q4_K --vocab-from smollm2-135m.gguf OUT.gguf
+
+The tokenizer comes from another GGUF file, so that servers can load the result. Weights are random codes with scales that give a standard
+deviation near 1/sqrt(fan-in). The same arguments give the same file. Needs numpy.
+"""
+import argparse, os, struct, sys
+from dataclasses import dataclass
+
+import numpy as np
+
+ALIGNMENT = 32
+SCALARS = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "B", 10: "Q", 11: "q", 12: "d"}  # GGUF's value types of a fixed size
+STRING, ARRAY = 8, 9
+
+
+@dataclass
+class Shape:
+    arch: str
+    layers: int
+    hidden: int
+    heads: int
+    kv_heads: int
+    head: int
+    ffn: int
+    rope_base: float = 5e5
+
+
+SHAPES = {
+    "llama-1b": Shape("llama", 16, 2048, 32, 8, 64, 8192),
+    "llama-3b": Shape("llama", 28, 3072, 24, 8, 128, 8192),
+    "llama-8b": Shape("llama", 32, 4096, 32, 8, 128, 14336),
+    "qwen3-0.6b": Shape("qwen3", 28, 1024, 16, 8, 128, 3072, 1e6),
+}
+
+
+@dataclass
+class Format:
+    """`scales`: (offset of a half, factor on the weight's deviation) of each scale in a block; `levels`: mean and deviation of a code's value."""
+    code: int
+    weights: int
+    size: int
+    scales: tuple
+
+
+# A block's codes are uniform: q in 0..15 deviates by 4.61, in -128..127 by 73.9, in 0..63 by 18.5. Six-bit scales of the K formats are 31.5 on average.
+FORMATS = {
+    "Q4_0": Format(2, 32, 18, ((0, 1 / 4.61),)),
+    "Q8_0": Format(8, 32, 34, ((0, 1 / 73.9),)),
+    "Q4_K": Format(12, 256, 144, ((0, 1 / (36.4 * 4.61)), (2, 7.5 / (36.4 * 4.61)))),
+    "Q6_K": Format(14, 256, 210, ((208, 1 / (73.9 * 18.5)),)),
+}
+
+
+def take_value(data, at, kind):
+    """The position behind a metadata value."""
+    if kind in SCALARS:
+        return at + struct.calcsize(SCALARS[kind])
+    if kind == STRING:
+        return at + 8 + struct.unpack_from("<Q", data, at)[0]
+    inner, count = struct.unpack_from("<IQ", data, at)
+    at += 12
+    if inner in SCALARS:
+        return at + count * struct.calcsize(SCALARS[inner])
+    for _ in range(count):
+        at = take_value(data, at, inner)
+    return at
+
+
+def tokenizer_of(path):
+    """({key: raw bytes of key, type and value}, size of the vocabulary) of a file's tokenizer."""
+    with open(path, "rb") as f:
+        data = f.read(64 << 20)
+    magic, _, _, count = struct.unpack_from("<4sIQQ", data)
+    if magic != b"GGUF":
+        raise SystemExit(f"random_gguf: {path} is no GGUF file")
+    at, found, vocabulary = 24, {}, 0
+    for _ in range(count):
+        begin = at
+        length = struct.unpack_from("<Q", data, at)[0]
+        key = data[at + 8:at + 8 + length].decode()
+        kind = struct.unpack_from("<I", data, at + 8 + length)[0]
+        at = take_value(data, at + 12 + length, kind)
+        if key.startswith("tokenizer."):
+            found[key] = data[begin:at]
+        if key == "tokenizer.ggml.tokens":
+            vocabulary = struct.unpack_from("<Q", data, begin + 8 + length + 8)[0]
+    return found, vocabulary
+
+
+def text(s):
+    return struct.pack("<Q", len(s.encode())) + s.encode()
+
+
+def metadata(name, shape, context, vocabulary):
+    a = shape.arch
+    yield text("general.architecture") + struct.pack("<I", STRING) + text(a)
+    yield text("general.name") + struct.pack("<I", STRING) + text(name)
+    numbers = {"context_length": context, "embedding_length": shape.hidden, "block_count": shape.layers, "feed_forward_length": shape.ffn,
+               "attention.head_count": shape.heads, "attention.head_count_kv": shape.kv_heads, "attention.key_length": shape.head,
+               "attention.value_length": shape.head, "rope.dimension_count": shape.head, "vocab_size": vocabulary}
+    for key, value in numbers.items():
+        yield text(f"{a}.{key}") + struct.pack("<II", 4, value)
+    for key, value in {"attention.layer_norm_rms_epsilon": 1e-5, "rope.freq_base": shape.rope_base}.items():
+        yield text(f"{a}.{key}") + struct.pack("<If", 6, value)
+
+
+def tensors(shape, vocabulary, weight, head):
+    """(name, rows, columns, format) of every tensor; rows 0 for a vector in float32."""
+    q, kv = shape.heads * shape.head, shape.kv_heads * shape.head
+    yield "token_embd.weight", vocabulary, shape.hidden, head  # the output head as well
+    yield "output_norm.weight", 0, shape.hidden, None
+    for i in range(shape.layers):
+        b = f"blk.{i}."
+        yield b + "attn_norm.weight", 0, shape.hidden, None
+        yield b + "ffn_norm.weight", 0, shape.hidden, None
+        if shape.arch == "qwen3":
+            yield b + "attn_q_norm.weight", 0, shape.head, None
+            yield b + "attn_k_norm.weight", 0, shape.head, None
+        for name, rows, columns in [("attn_q", q, shape.hidden), ("attn_k", kv, shape.hidden), ("attn_v", kv, shape.hidden), ("attn_output", shape.hidden, q),
+                                    ("ffn_gate", shape.ffn, shape.hidden), ("ffn_up", shape.ffn, shape.hidden), ("ffn_down", shape.hidden, shape.ffn)]:
+            yield f"{b}{name}.weight", rows, columns, weight
+
+
+def block_bytes(rng, form, rows, columns):
+    """Random blocks of a matrix as uint8 [blocks, size]."""
+    n = rows * columns // form.weights
+    out = rng.integers(0, 256, (n, form.size), dtype=np.uint8)
+    if form is FORMATS["Q6_K"]:
+        out[:, 192:208] = rng.integers(64, 84, (n, 16), dtype=np.uint8)  # signed scales: all of one sign and size
+    for offset, factor in form.scales:
+        scale = rng.uniform(0.8, 1.2, n) * factor / np.sqrt(columns)
+        out[:, offset:offset + 2] = scale.astype("<f2").view(np.uint8).reshape(n, 2)
+    return out
+
+
+def data_size(rows, columns, form):
+    return rows * columns // form.weights * form.size if form else columns * 4
+
+
+def padding(n):
+    return b"\0" * (-n % ALIGNMENT)
+
+
+def write(out, shape_name, type_name, vocab_from, context=32768, seed=1):
+    shape, weight = SHAPES[shape_name], FORMATS[type_name]
+    # Published mixes of K formats keep the embedding, which is the head too, in six bits.
+    head = FORMATS["Q6_K"] if type_name == "Q4_K" else FORMATS["Q8_0"] if type_name == "Q8_0" else weight
+    tokenizer, vocabulary = tokenizer_of(vocab_from)
+    pairs = list(metadata(f"{shape_name} random {type_name}", shape, context, vocabulary)) + list(tokenizer.values())
+    listed = list(tensors(shape, vocabulary, weight, head))
+    header = struct.pack("<4sIQQ", b"GGUF", 3, len(listed), len(pairs)) + b"".join(pairs)
+    offset = 0
+    for name, rows, columns, form in listed:
+        dims = (columns, rows) if rows else (columns,)
+        header += text(name) + struct.pack("<I", len(dims)) + struct.pack(f"<{len(dims)}Q", *dims) + struct.pack("<IQ", form.code if form else 0, offset)
+        offset += data_size(rows, columns, form) + len(padding(data_size(rows, columns, form)))
+    rng = np.random.default_rng(seed)
+    part = out + ".part"
+    with open(part, "wb") as f:
+        f.write(header + padding(len(header)))
+        for name, rows, columns, form in listed:
+            data = block_bytes(rng, form, rows, columns) if form else rng.uniform(0.8, 1.2, columns).astype("<f4").view(np.uint8)
+            f.write(data.tobytes() + padding(data.size))
+    os.replace(part, out)
+
+
+def main():
+    p = argparse.ArgumentParser(prog="random_gguf.py", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    p.add_argument("out")
+    p.add_argument("--shape", choices=SHAPES, default="llama-1b")
+    p.add_argument("--type", choices=FORMATS, default="Q4_K")
+    p.add_argument("--vocab-from", required=True, metavar="FILE.gguf")
+    p.add_argument("--context", type=int, default=32768)
+    p.add_argument("--seed", type=int, default=1)
+    a = p.parse_args()
+    write(a.out, a.shape, a.type, a.vocab_from, a.context, a.seed)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
