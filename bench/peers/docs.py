@@ -67,28 +67,44 @@ def heading(report):
     pairs = sorted({len(r["pairs"]) for r in done if "pairs" in r})
     counted = f"{pairs[0]}" if len(pairs) == 1 else f"{pairs[0]} to {pairs[-1]}" if pairs else "no"
     when = dates[0] if dates and dates[0] == dates[-1] else f"{dates[0]} to {dates[-1]}" if dates else "not yet"
+    load = report.get("machine", {}).get("load", 0)
+    busy = f" **The machine was busy (load {load:.1f}): these ratios mean little.**" if load > 0.5 else ""
     versions = "; ".join(v for v in report.get("versions", {}).values() if v)
-    return [f"{report.get('machine', {}).get('cpu', 'unknown processor')}, {report.get('threads', '?')} threads, {counted} interleaved pairs a row, measured {when}. {versions}."]
+    return [f"{report.get('machine', {}).get('cpu', 'unknown processor')}, {report.get('threads', '?')} threads, {counted} interleaved pairs a row, measured {when}. {versions}.{busy}"]
+
+
+SHORT = {"smollm2": "SmolLM2", "gemma3": "Gemma 3", "llama1b-q4_k": "llama-1b Q4_K", "llama1b-q4_0": "llama-1b Q4_0", "llama1b-q8_0": "llama-1b Q8_0"}
+KINDS = {"prompt-512": "prompt {prompt}", "prompt-2048": "prompt {long}", "generation": "generation", "depth-2048": "generation at {depth}", "batch-16": "{sequences} at a time",
+         "serve": "{own}+{output}", "serve-shared": "{shared}+{own}+{output}"}
+
+
+def kind(word, sizes):
+    return KINDS[word].format(**vars(sizes))
 
 
 def speed_rows(report, sizes):
+    """(label, result) of the rows where more is better."""
     for row in ROWS:
-        r = report["rows"].get(row.name)
-        if r and r["status"] == "ok" and row.peer and not row.less:
-            yield row, r, f"{row.group.split(':')[0]}: {results.text(row, sizes)}" + (f" ({row.peer.split(',')[0]})" if row.job.startswith("serve") else "")
+        r, (job, _, model) = report["rows"].get(row.name), row.job.partition(":")
+        if not (r and r["status"] == "ok" and row.peer and not row.less):
+            continue
+        if job.startswith("serve"):
+            yield f"serving {kind(job, sizes)}, {'vLLM bf16' if row.side == 'vllm' else 'llama-server'}", r
+        else:
+            yield f"{SHORT[model]}{', AVX2' if job == 'avx2' else ''}, {kind(row.metric, sizes)}", r
 
 
 def points(report, sizes):
     """Where prompts and generation lie under the roofline."""
     rows_a_pass = {"prompt-512": sizes.prompt, "prompt-2048": sizes.prompt, "generation": 1, "batch-16": sizes.sequences}
     for row in ROWS:
-        r, cost = report["rows"].get(row.name), report["models"].get(row.job.partition(":")[2])
-        if not (r and cost and r["status"] == "ok" and row.job.startswith("speed:") and row.metric in rows_a_pass):
+        job, _, model = row.job.partition(":")
+        r, cost = report["rows"].get(row.name), report["models"].get(model)
+        if not (r and cost and r["status"] == "ok" and job == "speed" and row.metric in rows_a_pass):
             continue
         ops, size = (cost["ops"], cost["bytes"]) if row.metric.startswith("prompt") else (cost["token_ops"], cost["token_bytes"])
-        intensity = ops * rows_a_pass[row.metric] / size
-        yield f"{row.group}, {results.text(row, sizes)}", "isotope", intensity, ops * r["isotope"]
-        yield f"{row.group}, {results.text(row, sizes)}", "llama", intensity, ops * r["peer"]
+        for side, speed in (("isotope", r["isotope"]), ("llama", r["peer"])):
+            yield TITLES[model], kind(row.metric, sizes), side, ops * rows_a_pass[row.metric] / size, ops * speed
 
 
 def pictures(report, sizes, folder):
@@ -97,7 +113,7 @@ def pictures(report, sizes, folder):
     speeds = list(speed_rows(report, sizes))
     if speeds:
         with open(os.path.join(folder, "performance.svg"), "w") as f:
-            f.write(draw.ratios([(text, r) for _, r, text in speeds], "Speed against peers", note))
+            f.write(draw.ratios(speeds, "Speed against peers", note))
         out += ["", "![ratios](performance.svg)"]
     places = list(points(report, sizes))
     if places and report.get("limits"):

@@ -2,8 +2,9 @@
 import math
 from xml.sax.saxutils import escape
 
-WIDTH, ROW, LEFT, RIGHT, TOP = 860, 26, 380, 40, 56
+WIDTH, ROW, LEFT, RIGHT, TOP = 860, 26, 330, 40, 56
 BLUE, GREY, ORANGE = "#2b6cb0", "#666", "#c05621"
+PALETTE = [BLUE, "#b7472a", "#2f855a", "#805ad5", "#b7791f"]
 STYLE = 'font-family="sans-serif" font-size="12"'
 
 
@@ -44,10 +45,10 @@ def decades(low, high):
 
 
 def roofline(limits, points, title, note):
-    """`points`: [(label, side, operations a byte of weights, operations a second)]; limits: {int8_ops, read_bytes}. Both axes are logarithmic."""
+    """`points`: [(model, mark, side, operations a byte of weights, operations a second)]; limits: {int8_ops, read_bytes}. Both axes are logarithmic."""
     width, height, left, right, top, bottom = 860, 520, 70, 30, 60, 60
-    xs = [p[2] for p in points] + [limits["int8_ops"] / limits["read_bytes"]]
-    ys = [p[3] for p in points] + [limits["int8_ops"]]
+    knee = limits["int8_ops"] / limits["read_bytes"]
+    xs, ys = [p[3] for p in points] + [knee], [p[4] for p in points] + [limits["int8_ops"]]
     x_low, x_high, y_low, y_high = min(xs) / 2, max(xs) * 2, min(ys) / 3, limits["int8_ops"] * 2
     x = lambda v: left + (width - left - right) * math.log(v / x_low) / math.log(x_high / x_low)
     y = lambda v: height - bottom - (height - top - bottom) * math.log(v / y_low) / math.log(y_high / y_low)
@@ -58,28 +59,32 @@ def roofline(limits, points, title, note):
     for e in decades(y_low, y_high):
         if y_low <= 10**e <= y_high:
             out += [line(left, y(10**e), width - right, y(10**e)), label(left - 6, y(10**e) + 4, f"{10**e / 1e9:g}", "end", GREY)]
-    knee = limits["int8_ops"] / limits["read_bytes"]
-    start = max(x_low, y_low / limits["read_bytes"])
-    out += [line(x(start), y(start * limits["read_bytes"]), x(knee), y(limits["int8_ops"]), "#333", 2), line(x(knee), y(limits["int8_ops"]), x(x_high), y(limits["int8_ops"]), "#333", 2),
-            label(x(x_high) - 4, y(limits["int8_ops"]) - 6, f"int8 peak {limits['int8_ops'] / 1e9:.0f} Gop/s", "end", "#333"),
-            label(x(start) + 8, y(start * limits["read_bytes"]) - 10, f"reading {limits['read_bytes'] / 1e9:.1f} GB/s", "start", "#333")]
-    for name, side, intensity, speed in points:
-        ours = side == "isotope"
-        out.append(f'<circle cx="{x(intensity):.1f}" cy="{y(speed):.1f}" r="4" fill="{BLUE if ours else "white"}" stroke="{BLUE if ours else GREY}"><title>{escape(name)}: {speed / 1e9:.0f} Gop/s</title></circle>')
-    out += spaced_labels([(x(i), y(s), name) for name, side, i, s in points if side == "isotope"], width - right)
-    out += [label((left + width) / 2, height - 22, "operations a byte of weights (two a product)", colour=GREY), label(16, top - 4, "Gop/s", "start", GREY),
+    start, peak = max(x_low, y_low / limits["read_bytes"]), y(limits["int8_ops"])
+    out += [line(x(start), y(start * limits["read_bytes"]), x(knee), peak, "#333", 2), line(x(knee), peak, x(x_high), peak, "#333", 2),
+            label(x(x_high) - 4, peak - 6, f"int8 peak {limits['int8_ops'] / 1e9:.0f} Gop/s", "end", "#333"),
+            label(x(start) + 8, y(start * limits["read_bytes"]) - 12, f"reading {limits['read_bytes'] / 1e9:.1f} GB/s", "start", "#333")]
+    models = list(dict.fromkeys(p[0] for p in points))
+    colours = {m: PALETTE[i % len(PALETTE)] for i, m in enumerate(models)}
+    for model, mark, side, intensity, speed in points:
+        px, py, ours = x(intensity), y(speed), side == "isotope"
+        out.append(f'<circle cx="{px:.1f}" cy="{py:.1f}" r="4.5" fill="{colours[model] if ours else "white"}" stroke="{colours[model]}" stroke-width="1.5">'
+                   f'<title>{escape(f"{model}, {mark}: {speed / 1e9:.0f} Gop/s")}</title></circle>')
+    out += spaced_labels([(x(i), y(s), mark, colours[model]) for model, mark, side, i, s in points if side == "isotope"])
+    for i, model in enumerate(models):
+        ly = height - bottom - 16 * (len(models) - i)
+        out += [f'<circle cx="{width * 0.42:.1f}" cy="{ly - 4}" r="4.5" fill="{colours[model]}"/>', label(width * 0.42 + 10, ly, model, "start")]
+    out += [label((left + width) / 2, height - 22, "operations a byte of weights (two a product)", colour=GREY), label(left - 6, top - 6, "Gop/s", "end", GREY),
             label(width - right, height - 6, "filled: Isotope; open: llama.cpp", "end", GREY)]
     return "\n".join(out) + "\n</svg>\n"
 
 
-def spaced_labels(points, edge, gap=11):
-    """Labels beside points, moved down where they would cover each other."""
+def spaced_labels(points, gap=11):
+    """Labels beside points, moved down where they would cover each other. `points`: [(x, y, text, colour)]"""
     out, placed = [], []
-    for px, py, name in sorted(points, key=lambda p: p[1]):
-        left_side = px > edge - 220
+    for px, py, text, colour in sorted(points, key=lambda p: p[1]):
         ty = py + 4
-        while any(abs(ty - other) < gap and abs(px - ox) < 230 for ox, other in placed):
+        while any(abs(ty - other) < gap and abs(px - ox) < 70 for ox, other in placed):
             ty += 2
         placed.append((px, ty))
-        out.append(label(px - 8 if left_side else px + 8, ty, name, "end" if left_side else "start", BLUE, 10))
+        out.append(label(px + 9, ty, text, "start", colour, 10))
     return out

@@ -5,6 +5,7 @@ import context, docs, isotope, jobs, llama, pairs, perplexity, processes, result
 from context import HOME, ROOT, Skip
 
 COMMANDS = ["install", "build"]
+PAGE = os.path.join(ROOT, "docs", "performance.md")
 
 
 def arguments(argv=None):
@@ -28,7 +29,7 @@ def arguments(argv=None):
     p.add_argument("--vllm-model", help="Hugging Face folder of SmolLM2 in bfloat16 (default: made from the GGUF)")
     p.add_argument("--model-file", action="append", default=[], metavar="NAME=FILE", help=f"file for one of {', '.join(rows.TITLES)} (repeatable)")
     p.add_argument("--out", default=os.path.join(HOME, "results"), help="where results and logs go")
-    p.add_argument("--page", default=os.path.join(ROOT, "docs", "performance.md"), help="page that --write-docs fills")
+    p.add_argument("--page", default=PAGE, help="page that --write-docs fills")
     g = p.add_argument_group("perplexity")
     g.add_argument("--window", type=int, default=512)
     g.add_argument("--windows", type=int, default=13)
@@ -146,9 +147,12 @@ class Store:
         self.report["rows"].update(found)
         kind, _, model = job.partition(":")
         if kind == "speed" and any(r["status"] == "ok" for r in found.values()):
-            self.report["models"][model] = isotope.linear_cost(self.run, self.run.model(model))
-        measured = {s["job"] for s in self.run.serving}
-        self.report["serving"] = [s for s in self.report["serving"] if s["job"] not in measured] + self.run.serving
+            try:
+                self.report["models"][model] = isotope.linear_cost(self.run, self.run.model(model))
+            except (processes.Failed, KeyError) as e:
+                print(f"compare: {model} will be missing under the roofline: {e}", file=sys.stderr)
+        measured = {(s["job"], s["side"]) for s in self.run.serving}
+        self.report["serving"] = [s for s in self.report["serving"] if (s["job"], s["side"]) not in measured] + self.run.serving
         results.save(self.file, self.report)
 
     def peer_versions(self):
@@ -175,6 +179,7 @@ def measure(a, names):
         for job, chosen in by_job(names).items():
             print(f"{job}: {', '.join(r.name for r in chosen)}", flush=True)
             store.add(measure_job(run, job, chosen, 1 if a.quick else a.pairs, deadline), job)
+        run.pool.close()
         store.add(perplexity_rows(run, [n for n in names if n in rows.PERPLEXITY]))
         store.peer_versions()
         results.save(store.file, store.report)
@@ -195,6 +200,8 @@ def measure(a, names):
 
 
 def write_docs(a):
+    if a.quick and a.page == PAGE:
+        raise SystemExit("compare: tiny sizes are no results; give another --page to see what would be written")
     report = results.load(results.path(a.out, a.quick))
     if not report["rows"]:
         raise SystemExit(f"compare: {results.path(a.out, a.quick)} has no results yet; measure first")
@@ -229,7 +236,10 @@ def main():
             raise SystemExit(f"compare: no row or set {word}; `compare --list` names the rows")
         if not os.path.exists(a.isotope):
             raise SystemExit(f"compare: {a.isotope} does not exist; make build makes it")
-        status = measure(a, names)
+        try:
+            status = measure(a, names)
+        except processes.Failed as e:
+            raise SystemExit(f"compare: {e}")
     if a.write_docs and status != 130:
         write_docs(a)
     return status

@@ -60,6 +60,8 @@ def run(command, timeout=1800, env=None, cwd=None):
         raise Failed(f"{describe(command)} did not end within {timeout} s")
     finally:
         stop(p, 0 if p.poll() is not None else 5)
+        p.stdout.close()
+        p.stderr.close()
     if p.returncode:
         how = f"was ended by signal {-p.returncode}" if p.returncode < 0 else f"failed with status {p.returncode}"
         raise Failed(f"{describe(command)} {how}: {last_lines(err or out)}")

@@ -14,7 +14,7 @@ class Sizes:
     generate: int = 128
     depth: int = 2048
     sequences: int = 16
-    batch_generate: int = 48
+    batch_generate: int = 32
     requests: int = 64
     own: int = 256
     shared: int = 512

