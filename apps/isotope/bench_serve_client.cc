@@ -168,6 +168,7 @@ class Load {
   }
 
   LoadResult run() {
+    if (bodies_.empty()) return std::move(result_);
     error_code ec;
     where_ = tcp::resolver(io_).resolve(options_.target.host, options_.target.port, ec);
     if (ec) {

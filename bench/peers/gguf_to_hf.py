@@ -1,4 +1,4 @@
-"""gguf_to_hf.py FILE.gguf FOLDER: dequantizes a GGUF into a Hugging Face folder in bfloat16. Runs in an environment with torch, transformers and gguf."""
+"""gguf_to_hf.py FILE.gguf FOLDER: dequantizes a GGUF into a Hugging Face folder in bfloat16. Needs torch, transformers, accelerate and gguf."""
 import os, sys
 
 import torch, transformers
@@ -6,7 +6,9 @@ import torch, transformers
 
 def main(source, out):
     folder, name = os.path.split(os.path.abspath(source))
-    model = transformers.AutoModelForCausalLM.from_pretrained(folder, gguf_file=name, dtype=torch.bfloat16)
+    # Newer versions keep the weights packed unless told otherwise; older ones unpack always.
+    unpack = {"quantization_config": transformers.GgufConfig(dequantize=True)} if hasattr(transformers, "GgufConfig") else {}
+    model = transformers.AutoModelForCausalLM.from_pretrained(folder, gguf_file=name, dtype=torch.bfloat16, **unpack)
     model.save_pretrained(out)
     transformers.AutoTokenizer.from_pretrained(folder, gguf_file=name).save_pretrained(out)
 

@@ -1,5 +1,5 @@
 """Measurements. A job has sides, each a function from the number of the pair to {metric: value}; several rows may read one job."""
-import json
+import re
 
 import isotope, llama, processes, vllm
 from context import Skip
@@ -110,13 +110,23 @@ class Explain(Job):
 
 
 class Order(Job):
-    """`bench_order` prints {"gemm": share, "attention": share}: how much longer our kernels take than the same ones free to choose the order of sums."""
+    """How much longer our kernels take than variants that are free in the order of sums, as `bench_order` prints it; the dearest of its cases counts."""
 
     def sides(self):
         program = isotope.built(self.run, "bench_order")
         if not program:
-            raise Skip("build/release/bench/kernels/bench_order is not built")
-        return {"isotope": lambda i: json.loads(processes.run([program, "--json"])[0])}
+            raise Skip("bench_order is not built; cmake --build --preset release --target bench_order builds it")
+        return {"isotope": lambda i: order_costs(processes.run([program])[0])}
+
+
+def order_costs(text):
+    """{"gemm": share, "attention": share} of lines like "gemm Q4_K …   cost of the fixed order +1.2 %"."""
+    out = {}
+    for kernel, percent in re.findall(r"^(gemm|attention) .*cost of the fixed order ([-+.0-9]+) %$", text, re.M):
+        out[kernel] = max(out.get(kernel, -1.0), float(percent) / 100)
+    if set(out) != {"gemm", "attention"}:
+        raise processes.Failed(f"bench_order printed no costs: {processes.last_lines(text)}")
+    return out
 
 
 class Serve(Job):

@@ -345,6 +345,12 @@ class Peers(unittest.TestCase):
             with open(os.path.join(site, "vllm-1.2+cpu.dist-info", "METADATA")) as f:
                 self.assertEqual(f.read(), "Metadata-Version: 2.4\nName: vllm\nVersion: 1.2+cpu\n\nName: of a paragraph\n")
 
+    def test_costs_of_the_fixed_order(self):
+        line = "{} x   1.0 us   order-free / fixed 0.9 (0.8 to 1.0)   cost of the fixed order {} %\n"
+        text = "avx2\n" + line.format("gemm a", "+1.2") + line.format("gemm b", "+0.4") + line.format("attention c", "-0.5")
+        self.assertEqual(jobs.order_costs(text), {"gemm": 0.012, "attention": -0.005})
+        self.assertRaises(processes.Failed, jobs.order_costs, "nothing\n")
+
     def test_share_of_the_integer_peak(self):
         explain = {"steps": 2, "ops": [{"integer": True, "operations": 300, "us_per_step": 5}, {"integer": True, "operations": 100, "us_per_step": 15}, {"integer": False, "operations": 9e9, "us_per_step": 50}]}
         self.assertAlmostEqual(jobs.integer_share(explain, 2e7), 400 / 40e-6 / 2e7)
