@@ -16,7 +16,8 @@ class Tuned : public testing::Test {
  protected:
   void SetUp() override { fs::remove_all(folder_); }
   void TearDown() override { fs::remove_all(folder_); }
-  const fs::path folder_ = fs::path(testing::TempDir()) / "isotope_tuned_test";
+  const fs::path folder_ =
+      fs::path(testing::TempDir()) / (std::string("isotope_tuned_") + testing::UnitTest::GetInstance()->current_test_info()->name());
 };
 
 TEST_F(Tuned, PathFollowsTheConfigurationFolder) {
