@@ -67,10 +67,15 @@ struct TokenEvent {
 };
 using TokenSink = std::function<void(const TokenEvent&)>;
 
+/// Why the cached part of a prompt ends where it ends; see docs/prefix-cache.md.
+enum class CacheReason { none, cold, token, salt, lora, evicted, block_edge, window };
+
 /// What shaped a request; complete once it has finished. Times in seconds. output_tokens counts a final end token too, as usage numbers do;
 /// cumulative_logprob sums the chosen tokens' log-probabilities, if they were asked for, the end token's included.
 struct RequestStats {
   int64_t prompt_tokens = 0, cached_tokens = 0, output_tokens = 0;
+  CacheReason cache_reason = CacheReason::none;
+  int64_t cache_position = -1;     ///< token of the prompt at which cache_reason holds; -1 = none
   int chunks = 0, preemptions = 0;
   double queue_s = 0, prefill_s = 0, decode_s = 0, ttft_s = 0;
   double cumulative_logprob = 0;
@@ -83,6 +88,9 @@ struct Request {
   SamplingParams sampling;
   int priority = 0;                ///< lower runs first
   std::string cache_salt;
+  int64_t salt_from = 0;           ///< first token of the prompt that only requests of the same salt may share
+  int64_t pin_tokens = 0;          ///< that many leading tokens are kept in the prefix cache …
+  double pin_s = 0;                ///< … for that long, as far as the cache is large enough
   bool use_prefix_cache = true;
   std::unique_ptr<TokenMask> mask; ///< grammar, or null
   TokenSink sink;
@@ -94,6 +102,15 @@ struct EngineStats {
   int64_t steps = 0, preemptions = 0, prompt_tokens = 0, generation_tokens = 0;
   int64_t prefix_queries = 0, prefix_hits = 0;                       ///< in tokens
   double last_step_age_s = 0;
+};
+
+/// Where an engine publishes what its prefix cache holds; see docs/kv-events.md.
+struct KvEventSource {
+  int rank = 0;                          ///< data-parallel rank
+  std::string publisher;                 ///< "zmq" or "null"
+  std::string endpoint, replay_endpoint; ///< as bound; empty = none
+  std::string topic;
+  int64_t hwm = 0, queue = 0, history = 0;  ///< messages, batches, batches
 };
 
 struct LoadProgress {
@@ -121,6 +138,8 @@ class Engine {
   virtual Result<void> reset_prefix_cache() = 0;
   /// Stops admitting, lets running requests end until `drain_s` is over, aborts the rest. Idempotent.
   virtual void shutdown(double drain_s) = 0;
+  /// One for each rank that publishes KV events.
+  virtual std::vector<KvEventSource> kv_event_sources() const { return {}; }
   /// Prometheus text of the engine's own metrics.
   virtual std::string metrics() const = 0;
 };

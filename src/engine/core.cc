@@ -12,6 +12,8 @@ namespace isotope::engine {
 
 namespace {
 
+static_assert(int(CacheReason::window) == int(kv::Miss::Cause::window) && int(CacheReason::salt) == int(kv::Miss::Cause::salt));
+
 constexpr int64_t kPromptLogitBytes = 64 << 20;  ///< prompt logits held at once, whatever the prompt's length
 
 bool more_deserving(const Sequence* a, const Sequence* b) {
@@ -39,12 +41,13 @@ sched::Limits limits_of(const EngineOptions& o, const kv::Manager& kv, int64_t m
 Core::Core(Parts& p, Board& board, Metrics& metrics, std::atomic<int64_t>& queued)
     : options_(p.options),
       runner_(*p.runner),
+      events_(p.events.get()),
       board_(board),
       metrics_(metrics),
       queued_(queued),
       max_logit_rows_(std::max<int64_t>(1, kPromptLogitBytes / int64_t(sizeof(float)) / p.info.vocab)),
       check_every_step_(p.check_every_step),
-      kv_(p.options.block_size, p.groups, p.options.prefix_caching),
+      kv_(p.options.block_size, p.groups, p.options.prefix_caching, p.kv_options),
       builder_(kv_, p.options.max_num_batched_tokens + p.options.max_num_seqs, p.options.max_num_seqs) {
   input_.limits = limits_of(options_, kv_, max_logit_rows_);
   workers_.reserve(size_t(runner_.workers()));
@@ -53,10 +56,11 @@ Core::Core(Parts& p, Board& board, Metrics& metrics, std::atomic<int64_t>& queue
   publish();
 }
 
-void Core::add(std::unique_ptr<Sequence>& s) {
+void Core::add(std::unique_ptr<Sequence>& s, base::HashChain* chain) {
   const size_t room = alive_.size() + 1;  // whatever may fail for want of memory fails here, and leaves s with the caller
   for (auto* v : {&running_, &waiting_, &outbox_})
     if (v->capacity() < room) v->reserve(2 * room);
+  kv_.hash_prompt(s->kv, s->tokens, chain);
   auto& slot = alive_[s->request.id];
   s->arrival = arrivals_++;
   insert_sorted(waiting_, *s);
@@ -76,6 +80,7 @@ void Core::end_all(FinishReason reason, const Error& error) {
 
 void Core::forget_prefixes() {
   kv_.forget_prefixes();
+  publish_events();
 }
 
 // ---- planning -----------------------------------------------------------------------------------------------------------------
@@ -111,7 +116,7 @@ void Core::collect_waiting() {
   int64_t budget = options_.max_num_batched_tokens;
   for (Sequence* s : waiting_) {
     if (budget <= 0 || running_.size() + waiting_states_.size() >= size_t(options_.max_num_seqs)) return;
-    const kv::Hit hit = kv_.match(s->kv, s->tokens, s->hit_limit());
+    const kv::Hit hit = kv_.probe(s->kv, s->tokens, s->hit_limit());
     const int64_t computed = hit.blocks * kv_.block_size();
     waiting_states_.push_back({.ref = int32_t(by_ref_.size()),
                                .computed = computed,
@@ -155,7 +160,7 @@ void Core::admit(Sequence& s) {
   s.stage = Stage::running;
   s.fresh = true;
   const int64_t looked_up = s.known();
-  s.computed = kv_.claim(s.kv, s.tokens, kv_.match(s.kv, s.tokens, s.hit_limit()).blocks) * kv_.block_size();
+  s.computed = kv_.claim(s.kv, s.tokens, s.hit_limit() / kv_.block_size()) * kv_.block_size();
   const bool queried = options_.prefix_caching && s.kv.cacheable;
   if (queried) {
     stats_.prefix_queries += looked_up;
@@ -166,6 +171,8 @@ void Core::admit(Sequence& s) {
   s.admitted_ns = now_ns_;
   s.stats.queue_s = seconds_between(s.submitted_ns, now_ns_);
   s.stats.cached_tokens = s.computed;
+  s.stats.cache_reason = CacheReason(s.kv.miss.cause);
+  s.stats.cache_position = s.kv.miss.position;
   queued_.fetch_sub(1, std::memory_order_relaxed);
 }
 
@@ -197,6 +204,7 @@ void Core::unstick() {
 
 void Core::step() {
   now_ns_ = now_ns();
+  kv_.set_time(now_ns_);
   counts_ = {};
   make_plan();
   apply_preemptions();
@@ -364,10 +372,19 @@ void Core::publish() {
   const auto partial =
       std::count_if(running_.begin(), running_.end(), [](const Sequence* s) { return s->computed < s->prompt_tokens; });
   metrics_.step(counts_, stats_, partial);
+  metrics_.prefix_cache(kv_.counters());
+  publish_events();
   counts_ = {};
   stale_ = false;
   board_.publish(stats_);
   board_.progress();
+}
+
+/// Before any answer of the step is delivered, so that a router never hears of a request before it hears of its blocks.
+void Core::publish_events() {
+  if (!events_) return;
+  if (auto list = kv_.take_events(); !list.empty()) events_->publish(std::move(list));
+  metrics_.kv_events(events_->stats());
 }
 
 void Core::deliver() {

@@ -25,7 +25,8 @@ class Core {
   Core(Parts&, Board&, Metrics&, std::atomic<int64_t>& queued);
 
   /// Takes the sequence; if that throws, it is still the caller's.
-  void add(std::unique_ptr<Sequence>&);
+  /// `chain`: its block hashes as the front end computed them, or null.
+  void add(std::unique_ptr<Sequence>&, base::HashChain* chain = nullptr);
   /// Ends one request now; unknown ids are ignored.
   void end(uint64_t id, FinishReason, std::optional<Error> = {});
   void end_all(FinishReason, const Error&);
@@ -58,9 +59,11 @@ class Core {
   void tell(Sequence&);
   void deliver_one(Sequence&);
   void fail_work(const Error&);
+  void publish_events();
 
   EngineOptions options_;
   Runner& runner_;
+  kv::EventPublisher* events_;  ///< null when off
   Board& board_;
   Metrics& metrics_;
   std::atomic<int64_t>& queued_;

@@ -8,6 +8,7 @@
 #include "base/hash.h"
 #include "base/log.h"
 #include "engine/clock.h"
+#include "engine/events.h"
 #include "engine/validate.h"
 
 namespace isotope::engine {
@@ -19,6 +20,21 @@ constexpr int64_t kCheckEveryNs = 60'000'000'000;  ///< an idle engine recounts 
 uint64_t draw_seed() {
   std::random_device d;
   return (uint64_t(d()) << 32 | d()) >> 1;  // fits a signed integer of any client
+}
+
+/// What its blocks are hashed under. A salt that begins later than the prompt leaves the blocks before it to everybody.
+void identify(Sequence& s, int block_size) {
+  const Request& r = s.request;
+  const auto salt = base::cache_seed({.salt = r.cache_salt});
+  if (r.salt_from >= block_size) {
+    s.kv.key.salt = salt;
+    s.kv.key.salted_from = r.salt_from;
+  } else {
+    s.kv.key.seed = salt;
+  }
+  s.kv.labels.salt = r.cache_salt;
+  s.kv.pin_blocks = r.pin_s > 0 ? std::min(r.pin_tokens, s.prompt_tokens) / block_size : 0;
+  s.kv.pin_ns = int64_t(std::min(r.pin_s, 1e9) * 1e9);
 }
 
 std::unique_ptr<Sequence> make_sequence(Request r, const ModelInfo& info, const EngineOptions& options) {
@@ -36,10 +52,8 @@ std::unique_ptr<Sequence> make_sequence(Request r, const ModelInfo& info, const 
     for (const int32_t t : s->tokens) s->counts.add_prompt(t);
   if (s->wants_prompt_logprobs()) s->prompt_logprobs.resize(size_t(s->prompt_tokens));
   s->kv.expected_blocks = (s->prompt_tokens + s->max_output) / options.block_size + 1;
-  s->kv.links.reserve(size_t(s->kv.expected_blocks));
   s->kv.cacheable = s->request.use_prefix_cache;
-  s->kv.seed = base::cache_seed({.salt = s->request.cache_salt});
-  if (options.prefix_caching && s->kv.cacheable) base::extend_chain(s->kv.links, s->tokens, options.block_size, s->kv.seed);
+  identify(*s, options.block_size);
   s->stats = {.prompt_tokens = s->prompt_tokens, .seed = s->seed};
   return s;
 }
@@ -66,13 +80,17 @@ Result<void> EngineImpl::submit(Request r) try {
     metrics_.rejected("invalid");
     return ok;
   }
-  return enqueue(make_sequence(std::move(r), parts_.info, parts_.options));
+  Arrival a{.seq = make_sequence(std::move(r), parts_.info, parts_.options)};
+  const kv::SeqBlocks& kv = a.seq->kv;
+  if (parts_.frontend_hash && parts_.options.prefix_caching && kv.cacheable)
+    a.chain = base::hash_prompt(a.seq->tokens, parts_.options.block_size, kv.key, kv.expected_blocks);
+  return enqueue(std::move(a));
 } catch (const std::bad_alloc&) {
   return fail(Code::resource_exhausted, "there is no memory for the request", "engine", "retry in a moment");
 }
 
-Result<void> EngineImpl::enqueue(std::unique_ptr<Sequence> s) {
-  const uint64_t id = s->request.id;
+Result<void> EngineImpl::enqueue(Arrival a) {
+  const uint64_t id = a.seq->request.id;
   const std::lock_guard lock(door_);
   if (closed_) {
     metrics_.rejected("shutting_down");
@@ -85,14 +103,14 @@ Result<void> EngineImpl::enqueue(std::unique_ptr<Sequence> s) {
                 fmt::format("{} requests run at most, and {} are waiting already", parts_.options.max_num_seqs, parts_.options.max_queue), "--max-queue",
                 "retry in a moment, or raise --max-queue");
   }
-  if (!board_.open(id, s->stats)) {
+  if (!board_.open(id, a.seq->stats)) {
     metrics_.rejected("duplicate_id");
     return fail(Code::invalid_argument, fmt::format("a request with id {} is alive", id), "request field 'id'",
                 "choose another id");
   }
   queued_.fetch_add(1, std::memory_order_relaxed);
   try {
-    inbox_.put(std::move(s));
+    inbox_.put(std::move(a));
   } catch (...) {
     queued_.fetch_sub(1, std::memory_order_relaxed);
     board_.drop(id);
@@ -103,6 +121,11 @@ Result<void> EngineImpl::enqueue(std::unique_ptr<Sequence> s) {
 
 void EngineImpl::finish(uint64_t id, FinishReason reason) {
   inbox_.put(End{id, reason});
+}
+
+std::vector<KvEventSource> EngineImpl::kv_event_sources() const {
+  if (!parts_.events) return {};
+  return {describe(*parts_.events)};
 }
 
 Result<void> EngineImpl::reset_prefix_cache() {
@@ -127,17 +150,18 @@ void EngineImpl::shutdown(double drain_s) {
 }
 
 void EngineImpl::handle(Message&& m) {
-  if (auto* s = std::get_if<std::unique_ptr<Sequence>>(&m))
-    take(*s);
+  if (auto* a = std::get_if<Arrival>(&m))
+    take(*a);
   else if (auto* e = std::get_if<End>(&m))
     core_.end(e->id, e->reason);
   else
     core_.forget_prefixes();
 }
 
-void EngineImpl::take(std::unique_ptr<Sequence>& s) {
+void EngineImpl::take(Arrival& a) {
+  auto& s = a.seq;
   try {
-    core_.add(s);
+    core_.add(s, a.chain ? &*a.chain : nullptr);
   } catch (const std::exception& e) {
     queued_.fetch_sub(1, std::memory_order_relaxed);
     board_.close(s->request.id, s->stats);

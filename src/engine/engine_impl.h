@@ -3,9 +3,11 @@
 
 #include <atomic>
 #include <mutex>
+#include <optional>
 #include <thread>
 #include <variant>
 
+#include "base/hash_chain.h"
 #include "base/inbox.h"
 #include "engine/board.h"
 #include "engine/core.h"
@@ -27,6 +29,7 @@ class EngineImpl final : public Engine {
   EngineStats stats() const override { return board_.stats(); }
   Result<void> reset_prefix_cache() override;
   void shutdown(double drain_s) override;
+  std::vector<KvEventSource> kv_event_sources() const override;
   std::string metrics() const override { return metrics_.prometheus(); }
 
  private:
@@ -35,11 +38,15 @@ class EngineImpl final : public Engine {
     FinishReason reason;
   };
   struct ForgetPrefixes {};
-  using Message = std::variant<std::unique_ptr<Sequence>, End, ForgetPrefixes>;
+  struct Arrival {
+    std::unique_ptr<Sequence> seq;
+    std::optional<base::HashChain> chain;  ///< beside the sequence, never in it: the loop decides whether to trust it
+  };
+  using Message = std::variant<Arrival, End, ForgetPrefixes>;
 
-  Result<void> enqueue(std::unique_ptr<Sequence>);
+  Result<void> enqueue(Arrival);
   void handle(Message&&);
-  void take(std::unique_ptr<Sequence>&);
+  void take(Arrival&);
   void loop() noexcept;
   void guarded_step();
   void on_idle();

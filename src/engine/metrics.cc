@@ -16,6 +16,10 @@ using telemetry::Row;
 constexpr std::string_view kReasons[] = {"stop", "length", "abort", "error", "repetition"};
 constexpr std::string_view kSources[] = {"local_compute", "local_cache_hit", "external_kv_transfer"};
 constexpr std::string_view kRejections[] = {"queue_full", "invalid", "shutting_down", "duplicate_id"};
+constexpr std::string_view kWalkModes[] = {"fast", "slow"};
+constexpr std::string_view kMemoReasons[] = {"changed", "published", "overflow", "cleared", "request"};
+constexpr std::string_view kHashFaults[] = {"none", "block_size", "seed", "length", "fingerprint", "link"};
+static_assert(std::size(kMemoReasons) == kv::CacheCounters::kInvalids && std::size(kHashFaults) == base::kChainFaults);
 constexpr double kTtft[] = {.001, .005, .01, .02, .04, .06, .08, .1, .25, .5,  .75,
                             1,    2.5,  5,   7.5, 10,  20,  40,  80, 160, 640, 2560};
 constexpr double kPerToken[] = {.01, .025, .05, .075, .1, .15, .2, .3, .4, .5, .75, 1, 2.5, 5, 7.5, 10, 20, 40, 80};
@@ -32,7 +36,8 @@ enum RowId : size_t {
   kMaxGeneration, kRequestPreemptions, kPrefillComputed,
   kAtomSnapshot, kAtomRefresh, kAtomRefreshErrors, kAtomRunning, kAtomWaiting, kAtomPartial, kAtomUsed, kAtomFree, kAtomTotal, kAtomIndexed,
   kAtomUsage, kAtomHitRatio, kAtomFinished, kAtomPrompt, kAtomGeneration, kAtomPreemptions, kAtomCacheRequests, kAtomCached, kAtomFull,
-  kIntegrity, kRowCount
+  kIntegrity, kWalkLookups, kWalkCompares, kWalks, kWalkFallback, kMemoHits, kMemoInvalid, kHashAdopted, kHashRejected, kHashedBlocks,
+  kEventsSent, kEventsDropped, kEventsBad, kEventsReplayed, kEventsAborted, kEventsRequests, kRowCount
 };
 // clang-format on
 
@@ -91,6 +96,21 @@ constexpr std::array<Row, kRowCount> kRows = {{
     plain("atom:prefix_cache_cached_tokens", Kind::counter, "Tokens found in the prefix cache."),
     plain("atom:prefix_cache_full_tokens", Kind::counter, "Tokens looked up in the prefix cache."),
     plain("isotope:kv_integrity_errors", Kind::counter, "Inconsistencies found in the KV bookkeeping; always 0."),
+    {"isotope:prefix_walk_lookups", Kind::counter, "Blocks looked up in the prefix index.", "mode", kWalkModes},
+    plain("isotope:prefix_walk_token_compares", Kind::counter, "Blocks whose stored tokens were compared with a prompt's."),
+    plain("isotope:prefix_walks", Kind::counter, "Chains walked."),
+    plain("isotope:prefix_walk_fallback", Kind::counter, "Claims that found a block changed and walked block by block."),
+    plain("isotope:prefix_walk_memo_hits", Kind::counter, "Lookups answered by the remembered walk."),
+    {"isotope:prefix_walk_memo_invalidated", Kind::counter, "Remembered walks that had to be repeated.", "reason", kMemoReasons},
+    plain("isotope:prefix_hash_adopted", Kind::counter, "Prompts whose hashes came with the request."),
+    {"isotope:prefix_hash_rejected", Kind::counter, "Prompts whose shipped hashes were refused.", "reason", kHashFaults},
+    plain("isotope:prefix_hash_engine_blocks", Kind::counter, "Prompt blocks hashed by the engine's thread."),
+    plain("isotope:kv_events_sent", Kind::counter, "Batches of KV events sent."),
+    plain("isotope:kv_events_dropped", Kind::counter, "Batches of KV events dropped because the sender lagged."),
+    plain("isotope:kv_events_encode_errors", Kind::counter, "Batches of KV events that could not be written."),
+    plain("isotope:kv_events_replayed", Kind::counter, "Batches of KV events sent again on request."),
+    plain("isotope:kv_events_replay_aborted", Kind::counter, "Replays whose client vanished, stalled or asked again."),
+    plain("isotope:kv_events_bad_requests", Kind::counter, "Messages to the replay socket that are no request."),
 }};
 
 size_t reason_index(FinishReason r) {
@@ -191,6 +211,32 @@ void Metrics::step(const StepCounts& c, const EngineStats& s, int64_t partial_pr
       {kAtomHitRatio, s.prefix_queries ? double(s.prefix_hits) / double(s.prefix_queries) : 0},
       {kAtomRefresh, std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count()}};
   for (const auto& [row, value] : gauges) registry_.set(row, value);
+}
+
+void Metrics::raise(size_t row, int64_t total, size_t label) {
+  registry_.add(row, double(total) - registry_.value(row, label), label);
+}
+
+void Metrics::kv_events(const kv::PublisherStats& s) {
+  raise(kEventsSent, s.sent);
+  raise(kEventsDropped, s.dropped);
+  raise(kEventsBad, s.encode_errors);
+  raise(kEventsReplayed, s.replayed);
+  raise(kEventsAborted, s.replay_aborted);
+  raise(kEventsRequests, s.bad_requests);
+}
+
+void Metrics::prefix_cache(const kv::CacheCounters& c) {
+  raise(kWalkLookups, c.fast_lookups, 0);
+  raise(kWalkLookups, c.slow_lookups, 1);
+  raise(kWalkCompares, c.token_compares);
+  raise(kWalks, c.walks);
+  raise(kWalkFallback, c.fallbacks);
+  raise(kMemoHits, c.memo_hits);
+  for (size_t i = 0; i < std::size(kMemoReasons); ++i) raise(kMemoInvalid, c.memo_invalid[i], i);
+  raise(kHashAdopted, c.chains_adopted);
+  for (size_t i = 1; i < std::size(kHashFaults); ++i) raise(kHashRejected, c.chains_rejected[i], i);
+  raise(kHashedBlocks, c.blocks_hashed);
 }
 
 void Metrics::integrity_error() {

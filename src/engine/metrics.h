@@ -6,6 +6,7 @@
 
 #include "engine/sequence.h"
 #include "isotope/engine.h"
+#include "kv/event_publisher.h"
 #include "telemetry/metrics.h"
 
 namespace isotope::engine {
@@ -27,12 +28,15 @@ class Metrics {
   void finished(const Sequence&, FinishReason, int64_t now_ns);
   void rejected(std::string_view reason);  ///< any thread: "queue_full", "invalid", "shutting_down", "duplicate_id"
   void step(const StepCounts&, const EngineStats&, int64_t partial_prefills);
+  void prefix_cache(const kv::CacheCounters&);  ///< totals since the start
+  void kv_events(const kv::PublisherStats&);    ///< likewise
   void integrity_error();
   int64_t integrity_errors() const;
 
   std::string prometheus() const;
 
  private:
+  void raise(size_t row, int64_t total, size_t label = 0);  ///< a counter to a total that never falls
   telemetry::Registry registry_;
   std::string info_;
 };

@@ -10,6 +10,7 @@
 #include "engine/parts.h"
 #include "engine/sizing.h"
 #include "levers/levers.h"
+#include "engine/events.h"
 #include "models/config.h"
 #include "models/model.h"
 #include "ops/metered.h"
@@ -175,6 +176,10 @@ Result<std::unique_ptr<Engine>> Engine::open(const EngineOptions& o, const lever
     parts.info.fingerprint = fingerprint(o, levers, *ops);
     parts.vocab = files->vocab();
     parts.groups = storage.sizing.groups;
+    const levers::PrefixCache& cache = levers.prefix_cache();
+    ISO_TRY(parts.events, engine::make_publisher(levers.kv_events(), o, 0));
+    parts.kv_options = {.fast_walk = cache.fast_walk, .walk_memo = cache.walk_memo, .events = parts.events != nullptr};
+    parts.frontend_hash = cache.frontend_hash;
     announce(storage, o, parts.info, length);
     parts.runner = std::make_unique<engine::ModelRunner>(std::move(ops), std::move(model), std::move(storage.kv), o.profile);
     return engine::make_engine(std::move(parts));

@@ -6,6 +6,7 @@
 
 #include "engine/runner.h"
 #include "isotope/engine.h"
+#include "kv/event_publisher.h"
 #include "kv/manager.h"
 
 namespace isotope::engine {
@@ -16,6 +17,9 @@ struct Parts {
   VocabSource vocab;
   std::vector<kv::GroupConfig> groups;  ///< sized so that one sequence of max_model_len fits
   std::unique_ptr<Runner> runner;
+  kv::ManagerOptions kv_options;
+  std::unique_ptr<kv::EventPublisher> events;  ///< null: kv_options.events must be false
+  bool frontend_hash = true;    ///< the thread that submits computes the block hashes
   bool check_every_step = false;  ///< tests: kv::Manager::check_integrity after each step
 };
 

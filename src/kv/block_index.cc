@@ -17,6 +17,13 @@ int32_t BlockIndex::find(uint64_t hash) const noexcept {
   return -1;
 }
 
+int64_t BlockIndex::find_run(std::span<const base::BlockLink> links, std::span<int32_t> ids) const noexcept {
+  for (const base::BlockLink& l : links) __builtin_prefetch(&slots_[home(l.hash)]);
+  for (size_t i = 0; i < links.size(); ++i)
+    if ((ids[i] = find(links[i].hash)) < 0) return int64_t(i);
+  return int64_t(links.size());
+}
+
 void BlockIndex::insert(uint64_t hash, int32_t block) noexcept {
   size_t i = home(hash);
   while (slots_[i].block >= 0) i = next(i);

@@ -3,7 +3,10 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <vector>
+
+#include "base/hash.h"
 
 namespace isotope::kv {
 
@@ -12,6 +15,9 @@ class BlockIndex {
   /// Holds at most `blocks` entries.
   explicit BlockIndex(int64_t blocks);
   int32_t find(uint64_t hash) const noexcept;          ///< -1 if absent
+  /// Looks up the links one after another until one is absent; ids[i] gets the block of the i-th. Returns how many were found. The
+  /// slots are fetched ahead, so that a long run costs memory bandwidth, not latency. REQUIRES: ids.size() >= links.size().
+  int64_t find_run(std::span<const base::BlockLink> links, std::span<int32_t> ids) const noexcept;
   void insert(uint64_t hash, int32_t block) noexcept;  ///< REQUIRES: find(hash) == -1
   void erase(uint64_t hash) noexcept;                  ///< absent hashes are ignored
   void clear() noexcept;

@@ -6,11 +6,19 @@
 
 namespace isotope::kv {
 
-Manager::Manager(int block_size, std::span<const GroupConfig> groups, bool prefix_caching)
-    : block_size_(block_size), caching_(prefix_caching) {
+Manager::Manager(int block_size, std::span<const GroupConfig> groups, bool prefix_caching, ManagerOptions options)
+    : block_size_(block_size),
+      caching_(prefix_caching),
+      options_(options),
+      changes_(std::make_unique<ChangeLog>()),
+      events_(options.events && prefix_caching ? std::make_unique<EventLog>() : nullptr) {
   ISO_CHECK(block_size > 0 && !groups.empty() && groups.size() <= size_t(kMaxGroups));
+  const auto full = std::find_if(groups.begin(), groups.end(), [](const GroupConfig& g) { return g.window == 0; });
+  if (full != groups.end()) event_group_ = int(full - groups.begin());
   for (const GroupConfig& g : groups) {
-    pools_.emplace_back(g.blocks, block_size);
+    const int id = int(pools_.size());
+    pools_.emplace_back(g.blocks, block_size,
+                        Witnesses{changes_.get(), id == event_group_ ? events_.get() : nullptr, uint8_t(id)});
     windows_.push_back(g.window);
   }
 }
@@ -21,70 +29,23 @@ Counts Manager::available() const {
   return n;
 }
 
-int32_t Manager::find(int group, const SeqBlocks& s, std::span<const int32_t> tokens, int64_t block) const {
-  const size_t size = size_t(block_size_);
-  return pools_[size_t(group)].find(s.links[size_t(block)], tokens.subspan(size_t(block) * size, size));
-}
-
-/// The longest length <= blocks whose last window is cached in this group.
-int64_t Manager::cut_to_window(int group, const SeqBlocks& s, std::span<const int32_t> tokens, int64_t blocks) const {
-  const int64_t want = window_blocks(group);
-  int64_t end = blocks, run = 0;  // [end - run, end) is cached
-  for (int64_t b = blocks - 1; b >= 0 && run < want; --b) {
-    if (find(group, s, tokens, b) >= 0) {
-      ++run;
-    } else {
-      end = b;
-      run = 0;
-    }
+base::ChainFault Manager::hash_prompt(SeqBlocks& s, std::span<const int32_t> tokens, base::HashChain* chain) {
+  if (!caching_ || !s.cacheable) return base::ChainFault::none;
+  base::ChainFault fault = base::ChainFault::none;
+  if (chain) {
+    fault = base::check_chain(*chain, tokens, block_size_, s.key);
+    ++(fault == base::ChainFault::none ? counters_.chains_adopted : counters_.chains_rejected[size_t(fault)]);
+    if (fault == base::ChainFault::none) s.links = std::move(chain->links);
   }
-  return end;  // a run that reaches block 0 needs nothing before it
-}
-
-Hit Manager::match(const SeqBlocks& s, std::span<const int32_t> tokens, int64_t limit) const {
-  Hit hit;
-  if (!caching_ || !s.cacheable) return hit;
-  int64_t n = std::min({std::max<int64_t>(limit, 0), int64_t(tokens.size())}) / block_size_;
-  n = std::min(n, int64_t(s.links.size()));
-  for (int g = 0; g < groups(); ++g) {
-    if (window(g)) continue;
-    int64_t run = 0;
-    while (run < n && find(g, s, tokens, run) >= 0) ++run;
-    n = run;
-  }
-  for (int64_t before = -1; before != n;) {  // each cut may uncover a hole in another group's window
-    before = n;
-    for (int g = 0; g < groups(); ++g)
-      if (window(g)) n = cut_to_window(g, s, tokens, n);
-  }
-  hit.blocks = n;
-  for (int g = 0; g < groups(); ++g)
-    for (int64_t b = window(g) ? std::max<int64_t>(0, n - window_blocks(g)) : 0; b < n; ++b)
-      hit.evictable[size_t(g)] += pools_[size_t(g)].refs(find(g, s, tokens, b)) == 0;
-  return hit;
-}
-
-int64_t Manager::claim(SeqBlocks& s, std::span<const int32_t> tokens, int64_t blocks) {
-  ISO_CHECK(s.blocks() == 0);
-  s.tables.resize(pools_.size());
-  s.live_from = {};
-  const int64_t n = blocks ? match(s, tokens, blocks * block_size_).blocks : 0;
-  for (int g = 0; g < groups(); ++g) {
-    auto& table = s.tables[size_t(g)];
-    table.reserve(size_t(std::max(n, s.expected_blocks)));
-    table.assign(size_t(n), -1);
-    const int64_t from = window(g) ? std::max<int64_t>(0, n - window_blocks(g)) : 0;
-    s.live_from[size_t(g)] = from;
-    for (int64_t b = from; b < n; ++b) {
-      table[size_t(b)] = find(g, s, tokens, b);
-      pools_[size_t(g)].ref(table[size_t(b)]);
-    }
-  }
-  s.published = n;
-  return n;
+  s.links.reserve(size_t(s.expected_blocks));
+  const size_t before = s.links.size();
+  base::extend_chain(s.links, tokens, block_size_, s.key);
+  counters_.blocks_hashed += int64_t(s.links.size() - before);
+  return fault;
 }
 
 bool Manager::grow(SeqBlocks& s, int64_t tokens) {
+  if (s.blocks() == 0) s.epoch = epoch_;
   s.tables.resize(pools_.size());
   const int64_t more = blocks_for(tokens) - s.blocks();
   for (const BlockPool& p : pools_)
@@ -96,25 +57,71 @@ bool Manager::grow(SeqBlocks& s, int64_t tokens) {
 
 void Manager::commit(SeqBlocks& s, std::span<const int32_t> tokens, int64_t computed) {
   const int64_t full = computed / block_size_;
-  if (caching_ && s.cacheable && full > s.published) {
-    base::extend_chain(s.links, tokens.first(size_t(computed)), block_size_, s.seed);
-    const size_t size = size_t(block_size_);
-    for (size_t g = 0; g < pools_.size(); ++g)
-      for (int64_t b = s.published; b < full; ++b)
-        if (const int32_t id = s.tables[g][size_t(b)]; id >= 0)
-          pools_[g].publish(id, s.links[size_t(b)], tokens.subspan(size_t(b) * size, size));
+  const bool feeds = caching_ && s.cacheable && s.epoch == epoch_;
+  if (feeds && full > s.published) {
+    base::extend_chain(s.links, tokens.first(size_t(computed)), block_size_, s.key);
+    for (int g = 0; g < groups(); ++g) publish(g, s, tokens, full);
     s.published = full;
   }
-  for (int g = 0; g < groups(); ++g) {
-    if (!window(g)) continue;
-    int64_t& from = s.live_from[size_t(g)];
-    const int64_t first_key = computed - window(g) + 1;  // the next query is at `computed`
-    for (; (from + 1) * block_size_ <= first_key && from < s.blocks(); ++from) {
-      int32_t& id = s.tables[size_t(g)][size_t(from)];
-      if (id >= 0) pools_[size_t(g)].unref(id);
-      id = -1;
+  if (feeds && s.pin_blocks > 0 && full >= s.pin_blocks) pin(s);
+  for (int g = 0; g < groups(); ++g)
+    if (window(g)) leave_window(g, s, computed);
+}
+
+/// Files the blocks [s.published, full). A sequence may hold copies of blocks that another one has filed and that were evicted
+/// since; it files its own then, so that what follows can be reached.
+void Manager::publish(int group, SeqBlocks& s, std::span<const int32_t> tokens, int64_t full) {
+  BlockPool& pool = pools_[size_t(group)];
+  const auto& table = s.tables[size_t(group)];
+  const size_t size = size_t(block_size_);
+  int64_t b = s.published;
+  while (b > 0 && table[size_t(b) - 1] >= 0 && !pool.indexed(s.links[size_t(b) - 1])) --b;
+  const bool tell = events_ && group == event_group_;
+  BlockStored run;
+  const auto flush = [&] {
+    if (!run.hashes.empty()) events_->stored(std::exchange(run, {}));
+  };
+  for (; b < full; ++b) {
+    const int32_t id = table[size_t(b)];
+    const auto own = tokens.subspan(size_t(b) * size, size);
+    const bool filed = id >= 0 && pool.publish(id,
+                                               {.link = s.links[size_t(b)],
+                                                .parent = base::parent_of(s.links, b, block_size_, s.key),
+                                                .position = int32_t(b)},
+                                               own);
+    if (!tell) continue;
+    if (!filed) {
+      flush();
+      continue;
     }
+    if (run.hashes.empty()) {
+      run.labels = s.labels;
+      if (b) run.parent = s.links[size_t(b) - 1].hash;
+    }
+    if (b == s.salted_block(block_size_)) run.salted = int64_t(run.hashes.size());
+    run.hashes.push_back(s.links[size_t(b)].hash);
+    run.tokens.insert(run.tokens.end(), own.begin(), own.end());
   }
+  if (tell) flush();
+}
+
+void Manager::leave_window(int group, SeqBlocks& s, int64_t computed) {
+  int64_t& from = s.live_from[size_t(group)];
+  const int64_t first_key = computed - window(group) + 1;  // the next query is at `computed`
+  for (; (from + 1) * block_size_ <= first_key && from < s.blocks(); ++from) {
+    int32_t& id = s.tables[size_t(group)][size_t(from)];
+    if (id >= 0) pools_[size_t(group)].unref(id);
+    id = -1;
+  }
+}
+
+void Manager::pin(SeqBlocks& s) {
+  const int64_t n = std::min(std::exchange(s.pin_blocks, 0), int64_t(s.links.size()));
+  for (int g = 0; g < groups(); ++g)
+    for (int64_t b = hit_from(g, n); b < n; ++b) {
+      int32_t id = -1;
+      if (pools_[size_t(g)].find_run({&s.links[size_t(b)], 1}, {&id, 1})) pools_[size_t(g)].pin(id, now_ns_ + s.pin_ns);
+    }
 }
 
 void Manager::release(SeqBlocks& s) {
@@ -137,6 +144,17 @@ Counts Manager::held(const SeqBlocks& s) const {
 
 void Manager::forget_prefixes() {
   for (BlockPool& p : pools_) p.forget_all();
+  ++epoch_;
+  if (events_) events_->cleared();
+}
+
+void Manager::set_time(int64_t now_ns) {
+  now_ns_ = now_ns;
+  for (BlockPool& p : pools_) p.expire_pins(now_ns);
+}
+
+std::vector<Event> Manager::take_events() {
+  return events_ && !events_->empty() ? events_->take() : std::vector<Event>{};
 }
 
 const char* Manager::check_integrity(std::span<const SeqBlocks* const> all) const {

@@ -2,59 +2,54 @@
 // thread owns it.
 #pragma once
 
-#include <array>
 #include <cstdint>
-#include <optional>
+#include <memory>
 #include <span>
 #include <vector>
 
-#include "base/hash.h"
+#include "base/hash_chain.h"
 #include "kv/block_pool.h"
+#include "kv/change_log.h"
+#include "kv/event_log.h"
+#include "kv/seq_blocks.h"
+#include "kv/walk.h"
 
 namespace isotope::kv {
-
-/// Models have one group for full attention and one for each window length; more kinds plug in here.
-inline constexpr int kMaxGroups = 8;
-using Counts = std::array<int64_t, kMaxGroups>;  ///< one number for each group; unused ones are 0
 
 struct GroupConfig {
   int64_t blocks = 0;
   int64_t window = 0;  ///< 0 = full attention; else a query at p reads keys in (p - window, p]
 };
 
-/// What a sequence holds. Every table has one entry for each block of its tokens; -1 where a sliding group gave the block back.
-struct SeqBlocks {
-  std::vector<std::vector<int32_t>> tables;  ///< [group][blocks]
-  std::vector<base::BlockLink> links;        ///< of the complete blocks known so far
-  std::optional<uint64_t> seed;              ///< base::cache_seed of the request
-  bool cacheable = true;                     ///< reads and feeds the prefix cache
-  int64_t published = 0;                     ///< blocks already offered to the index
-  Counts live_from{};                        ///< per group: first block not given back
-  int64_t expected_blocks = 0;               ///< room to reserve in the tables
-  int64_t blocks() const { return tables.empty() ? 0 : int64_t(tables[0].size()); }
-};
-
-/// The longest prefix hit of a sequence, and what claiming it would take away from the available blocks.
-struct Hit {
-  int64_t blocks = 0;
-  Counts evictable{};
+/// How prefixes are looked up. No setting changes a hit.
+struct ManagerOptions {
+  bool fast_walk = true;
+  bool walk_memo = true;
+  bool events = false;  ///< keep a log of changes for routers
 };
 
 class Manager {
  public:
-  Manager(int block_size, std::span<const GroupConfig> groups, bool prefix_caching);
+  Manager(int block_size, std::span<const GroupConfig> groups, bool prefix_caching, ManagerOptions = {});
 
   int block_size() const { return block_size_; }
   int groups() const { return int(pools_.size()); }
   int64_t window(int group) const { return windows_[size_t(group)]; }
   const BlockPool& pool(int group) const { return pools_[size_t(group)]; }
   Counts available() const;
+  const CacheCounters& counters() const { return counters_; }
+
+  /// Fills s.links from the chain that came with the request if it stands for these tokens, else computes them. `chain` may be
+  /// null: not rejected, there is none.
+  base::ChainFault hash_prompt(SeqBlocks& s, std::span<const int32_t> tokens, base::HashChain* chain);
 
   /// Longest usable hit within the first `limit` tokens: all blocks in every full group and the last ceil(window / block) in
-  /// every sliding group. `tokens` are the sequence's own; every block's stored tokens are compared with them.
+  /// every sliding group. `tokens` are the sequence's own.
   Hit match(const SeqBlocks&, std::span<const int32_t> tokens, int64_t limit) const;
-  /// Takes the first `blocks` blocks of a hit into the (empty) tables. Fewer are taken if the index has changed since; returns
-  /// how many.
+  /// The same for those who ask again every step: remembers the walk in the sequence and only reads what has changed since.
+  Hit probe(SeqBlocks&, std::span<const int32_t> tokens, int64_t limit);
+  /// Takes the first `blocks` blocks of a hit, or as many as there are, into the (empty) tables; returns how many. Every claimed
+  /// block's stored tokens are compared with the sequence's, so that no hash collision can hand out another prompt's KV.
   int64_t claim(SeqBlocks&, std::span<const int32_t> tokens, int64_t blocks);
   /// Extends the tables to hold `tokens` tokens. All groups or none.
   bool grow(SeqBlocks&, int64_t tokens);
@@ -65,20 +60,47 @@ class Manager {
   /// How many blocks release() would make available, per group.
   Counts held(const SeqBlocks&) const;
 
+  /// Nothing cached so far will be hit again, nor what running sequences build on it.
   void forget_prefixes();
+  /// The time, on a clock that never goes back: pins end by it.
+  void set_time(int64_t now_ns);
+  /// What has changed for routers since the last call; empty when events are off.
+  std::vector<Event> take_events();
   /// Null when every count agrees with these sequences' tables (all that exist), else what is wrong.
   const char* check_integrity(std::span<const SeqBlocks* const> all) const;
 
  private:
   int64_t blocks_for(int64_t tokens) const { return (tokens + block_size_ - 1) / block_size_; }
   int64_t window_blocks(int group) const { return blocks_for(windows_[size_t(group)]); }
-  int32_t find(int group, const SeqBlocks&, std::span<const int32_t> tokens, int64_t block) const;
-  int64_t cut_to_window(int group, const SeqBlocks&, std::span<const int32_t> tokens, int64_t blocks) const;
+  /// First block of a hit that this group must have.
+  int64_t hit_from(int group, int64_t blocks) const {
+    return window(group) ? std::max<int64_t>(0, blocks - window_blocks(group)) : 0;
+  }
+  // lookup.cc
+  int64_t lookup_blocks(const SeqBlocks&, std::span<const int32_t> tokens, int64_t limit) const;
+  void walk(const SeqBlocks&, std::span<const int32_t> tokens, int64_t blocks, bool fast, Walk&) const;
+  bool still_holds(const SeqBlocks& s, int64_t blocks, Walk&);
+  bool apply(const Change&, const SeqBlocks&, Walk&);
+  bool confirm(const SeqBlocks&, std::span<const int32_t> tokens, const Walk&) const;
+  void ready_to_claim(SeqBlocks&, std::span<const int32_t> tokens, int64_t blocks);
+  Miss explain(const SeqBlocks&, std::span<const int32_t> tokens, int64_t limit) const;
+  Miss nothing_under(const SeqBlocks&, int64_t block) const;
+  // manager.cc
+  void publish(int group, SeqBlocks&, std::span<const int32_t> tokens, int64_t full);
+  void leave_window(int group, SeqBlocks&, int64_t computed);
+  void pin(SeqBlocks&);
 
   int block_size_;
   bool caching_;
+  ManagerOptions options_;
+  std::unique_ptr<ChangeLog> changes_;  ///< on the heap: the pools point to it
+  std::unique_ptr<EventLog> events_;    ///< null when off
+  int event_group_ = 0;                 ///< the group that routers hear of: the first with full attention
   std::vector<BlockPool> pools_;
   std::vector<int64_t> windows_;
+  uint64_t epoch_ = 0;
+  int64_t now_ns_ = 0;
+  mutable CacheCounters counters_;
 };
 
 }  // namespace isotope::kv

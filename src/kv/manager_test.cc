@@ -27,7 +27,7 @@ void run(Manager& m, SeqBlocks& s, std::span<const int32_t> tokens, int64_t from
 
 int64_t hit_after(Manager& m, std::span<const int32_t> tokens, int64_t limit) {
   SeqBlocks s;
-  base::extend_chain(s.links, tokens, B, s.seed);
+  base::extend_chain(s.links, tokens, B, s.key);
   return m.match(s, tokens, limit).blocks;
 }
 
@@ -44,12 +44,12 @@ TEST(KvManager, HitIsWholeBlocksBelowTheLimit) {
   other[9] = 77;
   EXPECT_EQ(hit_after(m, other, 22), 2);
   SeqBlocks salted;
-  salted.seed = 5;
-  base::extend_chain(salted.links, t, B, salted.seed);
+  salted.key = 5;
+  base::extend_chain(salted.links, t, B, salted.key);
   EXPECT_EQ(m.match(salted, t, 22).blocks, 0);
   SeqBlocks shy;
   shy.cacheable = false;
-  base::extend_chain(shy.links, t, B, shy.seed);
+  base::extend_chain(shy.links, t, B, shy.key);
   EXPECT_EQ(m.match(shy, t, 22).blocks, 0);
 }
 

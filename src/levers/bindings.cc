@@ -20,6 +20,8 @@ void set(AllGroups& g, std::string_view v) {
 constexpr auto L = &AllGroups::loading;
 constexpr auto C = &AllGroups::cpu;
 constexpr auto P = &AllGroups::program;
+constexpr auto K = &AllGroups::prefix_cache;
+constexpr auto E = &AllGroups::kv_events;
 
 constexpr Binding kBindings[] = {
     {"ATOM_DISABLE_MMAP", Group::loading, set<L, &Loading::disable_mmap>},
@@ -37,6 +39,18 @@ constexpr Binding kBindings[] = {
     {"ISOTOPE_API_KEY", Group::program, set<P, &Program::api_key>},
     {"OPENAI_API_KEY", Group::program, set<P, &Program::client_api_key>},
     {"ISOTOPE_LOG_LEVEL", Group::program, set<P, &Program::log_level>},
+    {"ATOM_FRONTEND_PREFIX_HASH", Group::prefix_cache, set<K, &PrefixCache::frontend_hash>},
+    {"ATOM_PREFIX_FAST_WALK", Group::prefix_cache, set<K, &PrefixCache::fast_walk>},
+    {"ATOM_PREFIX_WALK_MEMO", Group::prefix_cache, set<K, &PrefixCache::walk_memo>},
+    {"ATOM_KV_EVENTS_ENABLE", Group::kv_events, set<E, &KvEvents::enable>},
+    {"ATOM_KV_EVENTS_PUBLISHER", Group::kv_events, set<E, &KvEvents::publisher>},
+    {"ATOM_KV_EVENTS_ENDPOINT", Group::kv_events, set<E, &KvEvents::endpoint>},
+    {"ATOM_KV_EVENTS_TOPIC", Group::kv_events, set<E, &KvEvents::topic>},
+    {"ATOM_KV_EVENTS_HWM", Group::kv_events, set<E, &KvEvents::hwm>},
+    {"ATOM_KV_EVENTS_BUFFER_STEPS", Group::kv_events, set<E, &KvEvents::buffer_steps>},
+    {"ATOM_KV_EVENTS_REPLAY_ENDPOINT", Group::kv_events, set<E, &KvEvents::replay_endpoint>},
+    {"ATOM_KV_EVENTS_REPLAY_BUFFER_STEPS", Group::kv_events, set<E, &KvEvents::replay_buffer_steps>},
+    {"ISOTOPE_KV_EVENTS_ENCODING", Group::kv_events, set<E, &KvEvents::encoding>},
 };
 
 }  // namespace

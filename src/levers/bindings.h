@@ -12,9 +12,11 @@ struct AllGroups {
   Loading loading;
   Cpu cpu;
   Program program;
+  PrefixCache prefix_cache;
+  KvEvents kv_events;
 };
 
-enum class Group : uint8_t { loading, cpu, program, count_ };
+enum class Group : uint8_t { loading, cpu, program, prefix_cache, kv_events, count_ };
 
 struct Binding {
   std::string_view name;

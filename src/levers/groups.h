@@ -25,6 +25,24 @@ struct Cpu {
   int64_t attention_alone = 100'000; ///< ISOTOPE_CPU_ATTENTION_ALONE
 };
 
+struct PrefixCache {
+  bool frontend_hash = true;     ///< ATOM_FRONTEND_PREFIX_HASH
+  bool fast_walk = true;         ///< ATOM_PREFIX_FAST_WALK
+  bool walk_memo = true;         ///< ATOM_PREFIX_WALK_MEMO
+};
+
+struct KvEvents {
+  bool enable = false;           ///< ATOM_KV_EVENTS_ENABLE
+  std::string publisher = "zmq"; ///< ATOM_KV_EVENTS_PUBLISHER
+  std::string endpoint = "tcp://127.0.0.1:5557";  ///< ATOM_KV_EVENTS_ENDPOINT
+  std::string topic;             ///< ATOM_KV_EVENTS_TOPIC
+  int hwm = 0;                   ///< ATOM_KV_EVENTS_HWM
+  int buffer_steps = 10000;      ///< ATOM_KV_EVENTS_BUFFER_STEPS
+  std::string replay_endpoint;   ///< ATOM_KV_EVENTS_REPLAY_ENDPOINT
+  int replay_buffer_steps = 10000;  ///< ATOM_KV_EVENTS_REPLAY_BUFFER_STEPS
+  std::string encoding = "map";  ///< ISOTOPE_KV_EVENTS_ENCODING
+};
+
 struct Program {
   std::string api_key;           ///< ISOTOPE_API_KEY
   std::string client_api_key;    ///< OPENAI_API_KEY

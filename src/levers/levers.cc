@@ -20,7 +20,7 @@ namespace {
 constexpr std::string_view kPrefixes[] = {"ATOM_", "OFFLOAD_", "ATLAS_", "ISOTOPE_"};
 // Groups whose settings never touch a number that a model computes.
 constexpr std::string_view kNeutralGroups[] = {"loading", "isotope", "tracing", "profiling", "memory_housekeeping", "kv_events", "shutdown", "benchmarks",
-                                               "tokenize_cache", "detokenizer", "data_parallel", "prefill_delayer", "internal"};
+                                               "tokenize_cache", "detokenizer", "data_parallel", "prefill_delayer", "prefix_cache", "internal"};
 
 bool has_our_prefix(std::string_view name) {
   return std::any_of(std::begin(kPrefixes), std::end(kPrefixes), [&](std::string_view p) { return name.starts_with(p); });
@@ -138,6 +138,8 @@ void Levers::bind() {
 const Loading& Levers::loading() const { return groups_->taken[size_t(Group::loading)] = true, groups_->all.loading; }
 const Cpu& Levers::cpu() const { return groups_->taken[size_t(Group::cpu)] = true, groups_->all.cpu; }
 const Program& Levers::program() const { return groups_->taken[size_t(Group::program)] = true, groups_->all.program; }
+const PrefixCache& Levers::prefix_cache() const { return groups_->taken[size_t(Group::prefix_cache)] = true, groups_->all.prefix_cache; }
+const KvEvents& Levers::kv_events() const { return groups_->taken[size_t(Group::kv_events)] = true, groups_->all.kv_events; }
 
 std::vector<std::string_view> Levers::consumed() const {
   std::vector<std::string_view> names;

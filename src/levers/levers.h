@@ -58,6 +58,8 @@ class Levers {
   const Loading& loading() const;
   const Cpu& cpu() const;
   const Program& program() const;
+  const PrefixCache& prefix_cache() const;
+  const KvEvents& kv_events() const;
   /// Rows whose values some component has taken.
   std::vector<std::string_view> consumed() const;
 

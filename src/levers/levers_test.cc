@@ -170,6 +170,8 @@ TEST(Resolve, TypedGroupsHoldTheValues) {
   EXPECT_EQ(l.loading().prefetch_block_mb, 4);
   EXPECT_EQ(l.cpu().isa, "avx2");
   EXPECT_EQ(l.program().log_level, "info");
+  EXPECT_TRUE(l.prefix_cache().fast_walk);
+  EXPECT_EQ(l.kv_events().hwm, 0);
   EXPECT_THAT(l.consumed(), SizeIs(bindings().size()));
 }
 
@@ -191,7 +193,7 @@ TEST(Resolve, PodEnvironmentGivesNoFalseAlarm) {
 
 TEST(Resolve, StrictModeStopsOnAnyDoubt) {
   for (const auto& [name, text] : std::map<std::string, std::string>{{"ATOM_LOADER_NUM_THREAD", "2"}, {"ATLAS_MOE_W4A4", "0"}, {"ATOM_SHUTDOWN_TIMEOUT_S", "-1"},
-                                                                     {"ATOM_PA_FLYDSL_PLAN", "x"}, {"ATOM_KV_EVENTS_ENABLE", "1"}}) {
+                                                                     {"ATOM_PA_FLYDSL_PLAN", "x"}, {"ATOM_GDN_STATE_MIDSTEP", "1"}}) {
     EXPECT_TRUE(Levers::resolve({.environment = {{name, text}}})) << name;
     const auto strict = Levers::resolve({.environment = {{name, text}}, .strict = true});
     ASSERT_FALSE(strict) << name;

@@ -68,6 +68,13 @@ Json stop_reason(const Choice& c) {
   return nullptr;
 }
 
+// Why the cached part of the prompt ends where it ends; null when all that was there has been reused.
+Json cache_reason_json(const RequestStats& s) {
+  static constexpr const char* kCauses[] = {"none", "cold", "token", "salt", "lora", "evicted", "block_edge", "window"};
+  if (s.cache_reason == CacheReason::none) return nullptr;
+  return {{"cause", kCauses[size_t(s.cache_reason)]}, {"position", s.cache_position}};
+}
+
 void add_common(const Call& call, const Frontend& front, const Delta& d, Json& choice) {
   choice["logprobs"] = logprobs_json(call, front, d);
   choice["finish_reason"] = d.finished != nullptr ? Json(finish_name(d.finished->finish())) : Json(nullptr);
@@ -164,6 +171,7 @@ Json timings_json(const Job& job) {
     const int64_t computed = std::max<int64_t>(0, s->prompt_tokens - s->cached_tokens);
     each.push_back({{"prompt_n", s->prompt_tokens},
                     {"cache_n", s->cached_tokens},
+                    {"cache_reason", cache_reason_json(*s)},
                     {"prompt_ms", s->prefill_s * 1e3},
                     {"prompt_per_second", per_second(computed, s->prefill_s)},
                     {"predicted_n", s->output_tokens},

@@ -63,6 +63,7 @@ class ApiHandler final : public Handler {
   Reply server_info(HttpCall&);
   Reply props(HttpCall&);
   Reply reset_prefix_cache(HttpCall&);
+  Reply kv_event_sources(HttpCall&);
 
  private:
   struct Route;

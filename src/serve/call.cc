@@ -5,6 +5,7 @@
 #include <random>
 #include <utility>
 
+#include "serve/cache_fields.h"
 #include "serve/sampling_fields.h"
 
 namespace isotope::serve {
@@ -117,6 +118,7 @@ Api<Call> parse_completion(const Json& body, Frontend& front, const CallLimits& 
     const std::string at = call.spec.prompts.size() == 1 ? "prompt" : fmt::format("prompt[{}]", i);
     ISO_CHECK_OK(fit_context(f, front, call, max_tokens, at, call.spec.prompts[i]));
   }
+  ISO_CHECK_OK(parse_cache_fields(f, call));
   return call;
 }
 
@@ -170,6 +172,7 @@ Api<Call> parse_chat(const Json& body, Frontend& front, const CallLimits& limits
   ISO_CHECK_OK(check_children(limits, call));
   ISO_TRY(const auto max_tokens, parse_max_tokens(f));
   ISO_CHECK_OK(fit_context(f, front, call, max_tokens, "messages", call.spec.prompts[0]));
+  ISO_CHECK_OK(parse_chat_cache_fields(f, front, input, call));
   return call;
 }
 

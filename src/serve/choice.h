@@ -19,6 +19,8 @@ struct Prompt {
   std::string text;          ///< as the client wrote it; empty when it sent ids
   bool has_text = false;
   int64_t max_tokens = 16;
+  int64_t salt_from = 0;     ///< first token that only requests of the same cache_salt share
+  int64_t pin_tokens = 0;    ///< leading tokens to keep in the prefix cache
   int64_t truncated = 0;     ///< tokens cut off because the client asked for it
 };
 

@@ -28,6 +28,9 @@ Result<void> Job::start(std::atomic<uint64_t>& next_id) {
     r.sampling.max_tokens = prompt.max_tokens;
     r.priority = spec_.priority;
     r.cache_salt = spec_.cache_salt;
+    r.salt_from = prompt.salt_from;
+    r.pin_tokens = prompt.pin_tokens;
+    r.pin_s = spec_.pin_s;
     // A position that comes from the cache has no logits to score.
     r.use_prefix_cache = spec_.sampling.prompt_logprobs < 0;
     r.sink = [box = mailbox_, child = int(child)](const TokenEvent& e) { box->push(Event::copy(child, e)); };

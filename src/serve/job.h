@@ -22,6 +22,7 @@ struct JobSpec {
   int best_of = 1;                   ///< candidates made for each prompt; the n with the highest cumulative log-probability are returned
   int priority = 0;
   std::string cache_salt;
+  double pin_s = 0;                  ///< for how long prompts' pin_tokens are kept
 };
 
 struct Usage {

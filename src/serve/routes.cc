@@ -84,6 +84,7 @@ const ApiHandler::Route* ApiHandler::find_route(std::string_view method, std::st
       {"GET", "/config", 0, &A::config},
       {"GET", "/server_info", kQuick | kNeedsModel, &A::server_info},
       {"GET", "/props", kNeedsModel, &A::props},
+      {"GET", "/kv_event_sources", kQuick | kNeedsModel, &A::kv_event_sources},
       {"POST", "/reset_prefix_cache", kNeedsModel, &A::reset_prefix_cache},
   });
   methods.clear();

@@ -97,6 +97,22 @@ Reply ApiHandler::props(HttpCall&) {
                         {"build_info", "isotope " + options_.version}});
 }
 
+// vLLM's discovery: one entry for each data-parallel rank, in the words of its own configuration.
+Reply ApiHandler::kv_event_sources(HttpCall&) {
+  Json out = Json::object();
+  for (const KvEventSource& s : front()->engine().kv_event_sources()) {
+    out[std::to_string(s.rank)] = {{"enable_kv_cache_events", true},
+                                   {"publisher", s.publisher},
+                                   {"endpoint", s.endpoint},
+                                   {"replay_endpoint", s.replay_endpoint.empty() ? Json(nullptr) : Json(s.replay_endpoint)},
+                                   {"buffer_steps", s.history},
+                                   {"hwm", s.hwm},
+                                   {"max_queue_size", s.queue},
+                                   {"topic", s.topic}};
+  }
+  return json_response(out);
+}
+
 Reply ApiHandler::reset_prefix_cache(HttpCall&) {
   auto done = front()->engine().reset_prefix_cache();
   if (!done) return error_response(done.error());

@@ -20,6 +20,8 @@ struct Layout {
   std::vector<kv::GroupConfig> groups = {{256, 0}};
   int64_t max_model_len = 256;
   EngineOptions options = {.block_size = kBlock, .max_num_seqs = 16, .max_num_batched_tokens = 64};
+  kv::ManagerOptions kv_options = {};
+  bool frontend_hash = true;
 };
 
 struct Rig {
@@ -33,6 +35,8 @@ struct Rig {
               .max_model_len = setup.max_model_len,
               .eos_ids = {kEos}};
     p.groups = setup.groups;
+    p.kv_options = setup.kv_options;
+    p.frontend_hash = setup.frontend_hash;
     p.check_every_step = true;
     auto r = std::make_unique<FakeRunner>(kVocab, kBlock, setup.groups);
     runner = r.get();
