@@ -7,6 +7,7 @@ import re
 import signal
 import socket
 import subprocess
+import threading
 import time
 import urllib.parse
 
@@ -43,6 +44,45 @@ def wait_for(what, seconds=60):
         if time.time() > end:
             raise AssertionError(f"{what.__name__}: not within {seconds} s")
         time.sleep(0.05)
+
+
+class Forwarder:
+    """A TCP port that leads to another one, and can be cut: what is published meanwhile is lost to those who listen through it."""
+
+    def __init__(self, port):
+        self.target, self.pairs, self.open = port, [], True
+        self.listener = socket.create_server(("127.0.0.1", 0))
+        self.port = self.listener.getsockname()[1]
+        threading.Thread(target=self.accept, daemon=True).start()
+
+    def accept(self):
+        while True:
+            near, _ = self.listener.accept()
+            if not self.open:
+                near.close()
+                continue
+            far = socket.create_connection(("127.0.0.1", self.target))
+            self.pairs += [near, far]
+            for a, b in ((near, far), (far, near)):
+                threading.Thread(target=self.copy, args=(a, b), daemon=True).start()
+
+    @staticmethod
+    def copy(a, b):
+        try:
+            while data := a.recv(65536):
+                b.sendall(data)
+        except OSError:
+            pass
+
+    def cut(self):
+        self.open = False
+        for s in self.pairs:
+            s.shutdown(socket.SHUT_RDWR)
+            s.close()
+        self.pairs = []
+
+    def mend(self):
+        self.open = True
 
 
 class Process:
