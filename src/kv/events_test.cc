@@ -364,7 +364,7 @@ TEST(Publisher, HostileFramesAreCountedAndForgotten) {
     for (int i = 0; i < 50; ++i) {
       Frames f(1 + rng() % 6);
       for (auto& frame : f) {
-        frame.resize(rng() % 3 ? rng() % 12 : rng() % 300);
+        frame.resize(rng() % 3 ? rng() % 12 : rng() % 250);
         for (char& b : frame) b = char(rng());
       }
       Client::send(d, f);
