@@ -4,6 +4,10 @@ JOBS ?= $(shell nproc)
 PROMPT ?= Explain in one sentence why the sky is blue.
 MODEL ?= smollm2-135m
 PORT ?= 8000
+# Taken as written and handed on through the environment: neither make nor a shell reads into them.
+override PROMPT := $(value PROMPT)
+override MODEL := $(value MODEL)
+export PROMPT MODEL
 
 .PHONY: help run serve build test check-long install deps model clean docs
 help:            ## this list
@@ -16,15 +20,15 @@ build: deps      ## build/release/isotope
 	@cmake --preset release > build/configure.log 2>&1 || { cat build/configure.log; exit 1; }
 	@cmake --build --preset release -j $(JOBS)
 
-model: deps      ## fetch the built-in model into the user's cache
-	@scripts/fetch-model $(MODEL)
+model: deps      ## fetch the built-in model into the user's cache (nothing to do when MODEL is a path)
+	@if [ ! -e "$$MODEL" ]; then scripts/fetch-model "$$MODEL" > /dev/null; fi
 
-run: build model ## answer PROMPT, then chat when on a terminal
-	@build/release/isotope run $(MODEL) -p "$(PROMPT)"
-	@if [ -t 0 ] && [ -t 1 ]; then build/release/isotope run $(MODEL); fi
+run: build model ## answer PROMPT, then chat when on a terminal; MODEL is a built-in name or a path
+	@build/release/isotope run --seed 1 -p "$$PROMPT" -- "$$MODEL"
+	@if [ -t 0 ] && [ -t 1 ] && [ "$$MODEL" != gemma3-270m ]; then build/release/isotope run -- "$$MODEL"; fi
 
 serve: build model ## the OpenAI-compatible server on PORT
-	@build/release/isotope serve --model $(MODEL) --port $(PORT)
+	@build/release/isotope serve --model "$$MODEL" --port $(PORT)
 
 test: build      ## build and run all tests
 	@scripts/fetch-model smollm2-135m && scripts/fetch-model gemma3-270m

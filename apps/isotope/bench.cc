@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <ctime>
 #include <fstream>
@@ -16,6 +17,8 @@
 #include "commands.h"
 #include "kernels/cpu/pick.h"
 #include "model_path.h"
+#include "output.h"
+#include "usage.h"
 
 namespace isotope::app {
 namespace {
@@ -66,7 +69,7 @@ class Bench {
   Result<void> run_engine(const std::string& path, int64_t batch, int threads, const levers::Levers& levers) {
     EngineOptions eo{.model = path,
                      .kv_type = kKvTypes.at(options_.kv),
-                     .threads = threads,
+                     .threads = thread_count(threads, levers),
                      .max_num_batched_tokens = batch,
                      .isa = options_.isa};
     for (const int64_t n : options_.parallel) eo.max_num_seqs = std::max(eo.max_num_seqs, int(n));
@@ -77,12 +80,11 @@ class Bench {
     }
     progress("loading " + path);
     ISO_TRY(const auto engine, Engine::open(eo, levers));
+    ISO_CHECK_OK(check_context(engine->info()));
     BenchRow row{.model = engine->info(),
                  .cpu = cpu_,
                  .kv_type = options_.kv,
-                 .threads = threads                ? threads
-                            : levers.cpu().threads ? levers.cpu().threads
-                                                   : base::machine().default_threads(),
+                 .threads = eo.threads ? eo.threads : base::machine().default_threads(),
                  .batch = batch,
                  .limits = limits};
     profile_ = eo.profile.get();
@@ -96,9 +98,21 @@ class Bench {
     return {};
   }
 
+  /// Before the first measurement, so that nothing measured is lost.
+  Result<void> check_context(const ModelInfo& m) const {
+    const auto most = [](const std::vector<int64_t>& v) { return v.empty() ? 0 : *std::max_element(v.begin(), v.end()); };
+    const int64_t depth = most(options_.depth), prompt = most(options_.prompt), gen = most(options_.gen);
+    const int64_t needed = depth + std::max(prompt, gen > 0 ? gen + 2 : 0);
+    if (needed <= m.max_model_len) return {};
+    return fail(Code::invalid_argument,
+                fmt::format("{} tokens (depth {}, then {} of prompt or {} generated) are more than the context of {} holds", needed, depth, prompt, gen,
+                            m.max_model_len),
+                "-d, -p, -n", "give fewer");
+  }
+
   static Result<ops::MachineLimits> machine_limits(const EngineOptions& o, const levers::Levers& levers) {
     ISO_TRY(const auto* kernels, kernels::cpu::pick_isa(o.isa.empty() ? levers.cpu().isa : o.isa));
-    const int threads = o.threads ? o.threads : levers.cpu().threads ? levers.cpu().threads : base::machine().default_threads();
+    const int threads = o.threads ? o.threads : base::machine().default_threads();
     base::Team team(threads);
     return ops::measure_limits(team, *kernels, 1.5);
   }
@@ -137,7 +151,7 @@ class Bench {
 Result<void> run(const Options& o, const Context& context) {
   ISO_TRY(const levers::Levers levers, resolve_levers(context));
   ISO_TRY(const auto rows, Bench(o).run(levers, context.environment));
-  std::fputs((o.json ? bench_json(rows) : bench_table(rows)).c_str(), stdout);
+  out(o.json ? bench_json(rows) : bench_table(rows));
   return {};
 }
 
@@ -148,7 +162,7 @@ void add_bench(CLI::App& app, Context& context) {
   CLI::App* sub =
       app.add_subcommand("bench", "prompt and generation speed, also of parallel sequences, through the whole engine");
   const auto size = CLI::Range(int64_t{0}, int64_t{1} << 30);
-  sub->add_option("-m,--model", o->models, "GGUF file, Hugging Face folder or built-in name; several with commas")
+  sub->add_option("-m,--model,model", o->models, "GGUF file, Hugging Face folder or built-in name; several with commas")
       ->delimiter(',');
   sub->add_option("-p,--n-prompt", o->prompt, "prompt tokens; 0 makes no row")
       ->delimiter(',')

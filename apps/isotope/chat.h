@@ -19,9 +19,15 @@ struct Answer {
   RequestStats stats;
 };
 
-/// Sends one request body of /v1/completions (raw) or /v1/chat/completions and hands out text as it comes. Ctrl-C ends the answer.
-/// Errors name the flag or command that a field came from.
-Result<Answer> ask(serve::Frontend&, const serve::Json& body, bool raw, Interrupt&, const std::function<void(const std::string&)>& on_text);
+struct Asking {
+  bool raw = false;           ///< the body is one of /v1/completions, not of /v1/chat/completions
+  bool conversation = false;  ///< there are earlier messages that could be forgotten
+  std::function<bool(const std::string&)> on_text;  ///< gets the text as it comes; false ends the answer
+};
+
+/// Sends one request body. Ctrl-C ends the answer, and so does a full context: max_tokens is the most, not a demand. While a long prompt is read, a terminal
+/// is told for how long. Errors name the flag or command that a field came from.
+Result<Answer> ask(serve::Frontend&, serve::Json body, Interrupt&, const Asking&);
 
 /// Removes what could move the cursor or recolour a terminal: a model's text is not trusted.
 std::string printable(const std::string& text);

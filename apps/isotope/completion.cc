@@ -1,9 +1,10 @@
 // isotope completion SHELL: a completion script made from the program's own subcommands and options.
-#include <cstdio>
 #include <memory>
 #include <sstream>
 
 #include "commands.h"
+#include "model_path.h"
+#include "output.h"
 
 namespace isotope::app {
 
@@ -25,15 +26,30 @@ std::string quoted(const std::string& s) {
   return out + "'";
 }
 
+/// "--a|--b" of the options whose next word is their value.
+std::string valued_options(const CLI::App& app) {
+  std::string out;
+  for (const CLI::Option* o : app.get_options()) {
+    if (o->get_items_expected_max() == 0) continue;
+    for (const std::string& l : o->get_lnames()) out += "|--" + l;
+  }
+  return out.empty() ? "--" : out.substr(1);
+}
+
 std::string bash(const CLI::App& app) {
   std::ostringstream s;
   std::string names;
   for (const CLI::App* sub : app.get_subcommands({})) names += sub->get_name() + " ";
-  s << "# bash completion for isotope\n_isotope() {\n  local cur=${COMP_WORDS[COMP_CWORD]} sub='' w\n"
-    << "  for w in \"${COMP_WORDS[@]:1:COMP_CWORD-1}\"; do case $w in -*) ;; *) sub=$w; break ;; esac; done\n"
+  std::string models;
+  for (const char* m : kBuiltInModels) models += std::string(m) + " ";
+  s << "# bash completion for isotope\n_isotope() {\n  local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD-1]} sub='' value='' w\n"
+    << "  for w in \"${COMP_WORDS[@]:1:COMP_CWORD-1}\"; do\n    if [[ -n $value ]]; then value=''; continue; fi\n"
+    << "    case $w in " << valued_options(app) << ") value=1 ;; -*) ;; *) sub=$w; break ;; esac\n  done\n"
     << "  local words='" << options_of(app) << "'\n  case $sub in\n    '') words=\"$words " << names << "\" ;;\n";
   for (const CLI::App* sub : app.get_subcommands({})) s << "    " << sub->get_name() << ") words='" << options_of(*sub) << "' ;;\n";
   s << "  esac\n  if [[ $cur == -* || -z $sub ]]; then COMPREPLY=($(compgen -W \"$words\" -- \"$cur\")); else COMPREPLY=($(compgen -f -- \"$cur\")); fi\n"
+    << "  case $sub in run | serve | bench | doctor | inspect | logits | perplexity | tokenize)\n"
+    << "    if [[ $cur != -* && ($prev == \"$sub\" || $prev == -m || $prev == --model) ]]; then COMPREPLY+=($(compgen -W '" << models << "' -- \"$cur\")); fi ;;\n  esac\n"
     << "}\ncomplete -o filenames -F _isotope isotope\n";
   return s.str();
 }
@@ -61,7 +77,7 @@ void add_completion(CLI::App& app, Context& context) {
   sub->callback([shell, &app, &context] {
     context.run = [shell, &app] {
       const std::string script = *shell == "bash" ? bash(app) : *shell == "zsh" ? zsh(app) : fish(app);
-      std::fputs(script.c_str(), stdout);
+      out(script);
       return 0;
     };
   });

@@ -18,6 +18,8 @@
 #include "model_path.h"
 #include "models/model.h"
 #include "ops/cpu/limits.h"
+#include "output.h"
+#include "usage.h"
 #include "weights/checkpoint.h"
 
 namespace isotope::app {
@@ -154,7 +156,7 @@ void add_doctor(CLI::App& app, Context& context) {
   auto o = std::make_shared<Options>();
   CLI::App* sub = app.add_subcommand("doctor", "what this machine can do, what was chosen and why, and how near the limit it runs");
   sub->add_option("model", o->model, "a model: adds its best possible speed and the share reached");
-  sub->add_option("-t,--threads", o->threads, "threads (default: one a physical core)");
+  sub->add_option("-t,--threads", o->threads, "threads; 0 = one for each physical core")->check(CLI::Range(0, 4096));
   sub->add_flag("--json", o->json, "as JSON");
   sub->callback([o, &context] {
     context.run = [o, &context] {
@@ -162,7 +164,7 @@ void add_doctor(CLI::App& app, Context& context) {
       if (!levers) return report(levers.error());
       const auto kernels = kernels::cpu::pick_isa(levers->cpu().isa);
       if (!kernels) return report(kernels.error());
-      const int asked = o->threads > 0 ? o->threads : levers->cpu().threads;
+      const int asked = thread_count(o->threads, *levers);
       const int threads = asked > 0 ? asked : base::machine().default_threads();
       Report r;
       r.add("version", ISOTOPE_VERSION, "Isotope " ISOTOPE_VERSION);
@@ -183,7 +185,7 @@ void add_doctor(CLI::App& app, Context& context) {
         if (!path) return report(path.error());
         if (const auto done = describe_model(r, *path, *levers, limits, threads); !done) return report(done.error());
       }
-      std::fputs((o->json ? r.json.dump(2) + "\n" : r.text).c_str(), stdout);
+      out(o->json ? r.json.dump(2) + "\n" : r.text);
       return 0;
     };
   });

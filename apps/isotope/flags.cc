@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "foreign_flags.h"
+#include "usage.h"
 
 namespace isotope::app {
 
@@ -40,7 +41,7 @@ Result<EngineOptions> EngineFlags::resolve(const std::string& model_path, const 
   o.model = model_path;
   o.precision = precision == "exact" ? Precision::exact : Precision::fast;
   if (kv_type != "auto") o.kv_type = kKvTypes.at(kv_type);
-  if (o.threads == 0) o.threads = levers.cpu().threads;
+  o.threads = thread_count(o.threads, levers);
   if (o.isa.empty()) o.isa = levers.cpu().isa;
   if (hf_overrides.empty()) return o;
   const auto json = serve::parse_json(hf_overrides);

@@ -8,6 +8,7 @@
 #include "commands.h"
 #include "model_path.h"
 #include "models/config.h"
+#include "output.h"
 #include "weights/checkpoint.h"
 #include "weights/metadata.h"
 #include "weights/summary.h"
@@ -89,46 +90,49 @@ std::string shape_text(const weights::TensorEntry& t) {
 }
 
 void print_head(const Report& r) {
-  fmt::print("{}  ({}, {}, {})\n", r.name.empty() ? r.path : r.name, r.architecture, r.weights.file_type, r.files->container());
-  for (const std::string& f : r.files->files()) fmt::print("  file        {}\n", f);
-  fmt::print("  parameters  {}\n", count_text(r.weights.parameters));
-  fmt::print("  weights     {}, {:.2f} bits a weight ({} alone has {:.2f})\n", size_text(r.weights.bytes), r.weights.bits,
+  print("{}  ({}, {}, {})\n", r.name.empty() ? r.path : r.name, r.architecture, r.weights.file_type, r.files->container());
+  for (const std::string& f : r.files->files()) print("  file        {}\n", f);
+  print("  parameters  {}\n", count_text(r.weights.parameters));
+  print("  weights     {}, {:.2f} bits a weight ({} alone has {:.2f})\n", size_text(r.weights.bytes), r.weights.bits,
              r.weights.file_type, r.weights.nominal_bits);
-  if (!r.config) return fmt::print("  cannot run: {}\n", r.config.error().message());
+  if (!r.config) {
+    print("  cannot run: {}\n", r.config.error().message());
+    return;
+  }
   const models::ModelConfig& c = *r.config;
-  fmt::print(
+  print(
       "  model       {} layers of {}, {} heads ({} for keys and values) of {}, ffn {}, vocabulary {}, trained context {}\n",
       c.layers, c.hidden, c.heads, c.kv_heads, c.head_dim, c.ffn, c.vocab, c.context_length);
 }
 
 void print_types(const Report& r) {
-  fmt::print("\nTensors by type\n  {:<10}{:>8}{:>14}{:>14}{:>14}\n", "type", "tensors", "parameters", "bytes", "bits/weight");
+  print("\nTensors by type\n  {:<10}{:>8}{:>14}{:>14}{:>14}\n", "type", "tensors", "parameters", "bytes", "bits/weight");
   for (const weights::TypeTotals& t : r.weights.types)
-    fmt::print("  {:<10}{:>8}{:>14}{:>14}{:>14.4g}\n", tensor::format(t.dtype).name, t.tensors, count_text(t.elements),
+    print("  {:<10}{:>8}{:>14}{:>14}{:>14.4g}\n", tensor::format(t.dtype).name, t.tensors, count_text(t.elements),
                size_text(t.bytes), weights::format_bits(t.dtype));
 }
 
 void print_memory(const Report& r) {
   if (r.memory.empty()) return;
-  fmt::print("\nMemory for one sequence (KV cache in bf16)\n  {:>10}{:>14}{:>14}\n", "context", "KV cache", "with weights");
+  print("\nMemory for one sequence (KV cache in bf16)\n  {:>10}{:>14}{:>14}\n", "context", "KV cache", "with weights");
   for (const ContextMemory& m : r.memory)
-    fmt::print("  {:>10}{:>14}{:>14}\n", m.context, size_text(m.kv_bytes), size_text(m.kv_bytes + r.weights.bytes));
+    print("  {:>10}{:>14}{:>14}\n", m.context, size_text(m.kv_bytes), size_text(m.kv_bytes + r.weights.bytes));
 }
 
 void print_metadata(const Report& r) {
   const weights::Metadata& m = r.files->metadata();
-  fmt::print("\nMetadata\n");
+  print("\nMetadata\n");
   for (const std::string& k : m.keys())
-    if (!k.starts_with("tokenizer.chat_template")) fmt::print("  {:<44} {:<16} {}\n", k, m.type_name(k), m.text(k, 80));
+    if (!k.starts_with("tokenizer.chat_template")) print("  {:<44} {:<16} {}\n", k, m.type_name(k), m.text(k, 80));
   const VocabSource& v = r.files->vocab();
-  if (!v.chat_template.empty()) fmt::print("\nChat template\n{}\n", v.chat_template);
-  for (const auto& [name, text] : v.named_templates) fmt::print("\nChat template {}\n{}\n", name, text);
+  if (!v.chat_template.empty()) print("\nChat template\n{}\n", v.chat_template);
+  for (const auto& [name, text] : v.named_templates) print("\nChat template {}\n{}\n", name, text);
 }
 
 void print_tensors(const Report& r) {
-  fmt::print("\nTensors\n");
+  print("\nTensors\n");
   for (const weights::TensorEntry& t : r.files->tensors())
-    fmt::print("  {:<52} {:<8} {:<24} {:>12}  at {} of file {}\n", t.name, tensor::format(t.dtype).name, shape_text(t),
+    print("  {:<52} {:<8} {:<24} {:>12}  at {} of file {}\n", t.name, tensor::format(t.dtype).name, shape_text(t),
                size_text(int64_t(t.bytes)), t.offset, t.file);
 }
 
@@ -201,7 +205,7 @@ int run(const Options& o, const Context& context) {
   const auto r = inspect(o, context);
   if (!r) return report(r.error());
   if (o.json) {
-    fmt::print("{}\n", to_json(*r, o.tensors).dump(2, ' ', false, ordered_json::error_handler_t::replace));
+    print("{}\n", to_json(*r, o.tensors).dump(2, ' ', false, ordered_json::error_handler_t::replace));
     return 0;
   }
   print_head(*r);

@@ -6,6 +6,7 @@
 #include "levers/config_file.h"
 #include "tuned.h"
 #include "levers/print.h"
+#include "output.h"
 
 namespace isotope::app {
 
@@ -37,14 +38,14 @@ void add_levers(CLI::App& app, Context& context) {
   sub->add_flag("--changed", o->changed, "only what differs from the default");
   sub->callback([o, &context] {
     context.run = [o, &context] {
-      if (o->markdown) return std::fputs(levers::to_markdown().c_str(), stdout), 0;
+      if (o->markdown) return out(levers::to_markdown()), 0;
       const auto resolved = resolve_levers(context);
       if (!resolved) return report(resolved.error());
       for (const std::string& w : resolved->warnings()) std::fprintf(stderr, "isotope: %s\n", w.c_str());
       if (!o->words.empty() && o->words.front() == "grep") o->words.erase(o->words.begin());
       if (o->words.size() > 1) return report(Error{Code::invalid_argument, "one word at a time", "levers", "use `isotope levers grep WORD`"});
       const levers::Filter filter{.word = o->words.empty() ? "" : std::string_view(o->words.front()), .changed_only = o->changed};
-      std::fputs((o->json ? levers::to_json(*resolved, filter) : levers::to_table(*resolved, filter)).c_str(), stdout);
+      out(o->json ? levers::to_json(*resolved, filter) : levers::to_table(*resolved, filter));
       return 0;
     };
   });

@@ -1,11 +1,15 @@
 // isotope logits: what a model computes for given token ids, as a safetensors file. No tokenizer, no sampler: for comparison with other implementations.
-#include <cstdio>
-#include <memory>
+#include <fmt/format.h>
 
+#include <memory>
+#include <utility>
+
+#include "base/output_file.h"
 #include "commands.h"
 #include "model_path.h"
 #include "models/direct.h"
 #include "models/model.h"
+#include "usage.h"
 #include "weights/safetensors_writer.h"
 
 namespace isotope::app {
@@ -67,17 +71,22 @@ Result<void> write(const Output& out, const Options& o) {
   if (o.greedy) tensors.push_back({"greedy", {tensor::DType::i32, out.greedy.data(), out.greedy.size() * sizeof(int32_t), {int64_t(out.greedy.size())}, 1}});
   if (o.hidden)
     for (size_t i = 0; i < out.hidden.size(); ++i) tensors.push_back(out.hidden[i].named("hidden." + std::to_string(i)));
-  return weights::write_safetensors(o.out, tensors);
+  ISO_TRY(base::OutputFile file, base::OutputFile::create(o.out, "--output"));
+  return weights::write_safetensors(std::move(file), tensors);
 }
 
 Result<void> run(const Options& o, const Context& context) {
   ISO_TRY(const levers::Levers levers, resolve_levers(context));
   ISO_TRY(const std::string path, model_path(o.model, context.environment));
   const int64_t total = int64_t(o.ids.size()) + o.greedy;
+  ISO_CHECK_OK(base::OutputFile::check(o.out, "--output"));
   const Precision precision = o.precision == "exact" ? Precision::exact : Precision::fast;
   ISO_TRY(const auto checkpoint, weights::open_checkpoint(path, levers.loading()));
   ISO_TRY(const models::ModelConfig config, models::parse_config(*checkpoint, {}, total));
-  ISO_TRY(const auto ops, ops::make_cpu_ops({.threads = o.threads, .isa = o.isa, .precision = precision}));
+  if (total > config.context_length)
+    return fail(Code::invalid_argument, fmt::format("{} ids and {} more make {} tokens, the model's context holds {}", o.ids.size(), o.greedy, total, config.context_length),
+                "--ids, --greedy", "give fewer");
+  ISO_TRY(const auto ops, ops::make_cpu_ops({.threads = thread_count(o.threads, levers), .isa = o.isa, .precision = precision}));
   ISO_TRY(const auto model, models::load_model(*checkpoint, *ops, levers.loading(), config));
   const KvType kv = !o.kv.empty() ? kKvTypes.at(o.kv) : precision == Precision::exact ? KvType::f32 : KvType::bf16;
   ISO_TRY(models::Direct direct, models::Direct::create(*model, *ops, {.max_len = total, .kv = kv}));

@@ -4,6 +4,8 @@
 #include "commands.h"
 #include "flags.h"
 #include "levers/environment.h"
+#include "output.h"
+#include "usage.h"
 
 namespace isotope::app {
 
@@ -12,15 +14,14 @@ int report(const Error& e) {
   return e.code == Code::invalid_argument ? 2 : 1;
 }
 
-}  // namespace isotope::app
+namespace {
 
-int main(int argc, char** argv) {
-  using namespace isotope::app;
+int program(int argc, char** argv) {
   CLI::App app{"Isotope: an LLM serving engine that runs as one native program"};
   Context context;
-  context.environment = isotope::levers::read_environment();
+  context.environment = levers::read_environment();
   app.set_version_flag("--version", "isotope " ISOTOPE_VERSION);
-  app.add_option("--set", context.set, "set a lever: NAME=VALUE (repeatable)");
+  app.add_option("--set", context.set, "set a lever: NAME=VALUE (repeatable)")->allow_extra_args(false);
   app.add_option("--config", context.config_file, "settings file, TOML or JSON");
   app.add_flag("--strict-levers", context.strict_levers, "stop on any doubtful setting");
   app.require_subcommand(0, 1);
@@ -36,13 +37,23 @@ int main(int argc, char** argv) {
   add_run(app, context);
   add_serve(app, context);
   add_completion(app, context);
+  require_real_numbers(app);
   app.name(argc > 0 ? argv[0] : "isotope");
   try {
     app.parse(arguments(argc, argv));
   } catch (const CLI::ParseError& e) {
-    return app.exit(e);
+    return answer_parse_error(app, e);
   }
   if (context.run) return context.run();
-  std::fputs(app.help().c_str(), stdout);
+  out(app.help());
   return 0;
+}
+
+}  // namespace
+}  // namespace isotope::app
+
+int main(int argc, char** argv) {
+  using namespace isotope::app;
+  occupy_standard_streams();
+  return guarded([&] { return finish_output(program(argc, argv)); });
 }

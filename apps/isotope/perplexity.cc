@@ -9,16 +9,19 @@
 #include <chrono>
 #include <cmath>
 #include <cstdio>
-#include <fstream>
-#include <iterator>
 #include <memory>
 #include <nlohmann/json.hpp>
 
+#include "base/input_file.h"
+#include "base/output_file.h"
 #include "commands.h"
 #include "model_path.h"
 #include "models/direct.h"
 #include "models/model.h"
+#include "output.h"
 #include "text/tokenizer.h"
+#include "text/unicode.h"
+#include "usage.h"
 
 namespace isotope::app {
 namespace {
@@ -48,17 +51,29 @@ struct Score {
   }
 };
 
-Result<std::string> read_file(const std::string& path) {
-  std::ifstream in(path, std::ios::binary);
-  if (!in) return fail(Code::not_found, "'" + path + "' cannot be read", "", "give a file that exists");
-  return std::string(std::istreambuf_iterator<char>(in), {});
+constexpr uint64_t kMostBytes = uint64_t{1} << 32;
+
+/// A JSON array of token ids.
+Result<std::vector<int32_t>> json_ids(const std::string& s, const std::string& path) {
+  constexpr const char* kRemedy = "write a JSON array of integers, or integers with white space between them";
+  const auto json = nlohmann::json::parse(s, nullptr, false);
+  if (!json.is_array()) return fail(Code::invalid_argument, "the file begins with '[' but is no JSON array", path, kRemedy);
+  std::vector<int32_t> ids;
+  for (const auto& v : json) {
+    if (!v.is_number_integer() || v.get<int64_t>() < 0 || v.get<int64_t>() > INT32_MAX || (v.is_number_unsigned() && v.get<uint64_t>() > INT32_MAX))
+      return fail(Code::invalid_argument, fmt::format("'{}' at place {} is no token id", v.dump(-1, ' ', true, nlohmann::json::error_handler_t::replace).substr(0, 20), ids.size()),
+                  path, kRemedy);
+    ids.push_back(v.get<int32_t>());
+  }
+  return ids;
 }
 
 /// Integers separated by white space or commas, or a JSON array of them.
 Result<std::vector<int32_t>> read_ids(const std::string& path) {
-  ISO_TRY(const std::string s, read_file(path));
+  ISO_TRY(const std::string s, base::read_input(path, kMostBytes, "--ids-file"));
+  constexpr std::string_view kBetween = " \t\r\n,";
+  if (const size_t first = s.find_first_not_of(kBetween); first < s.size() && s[first] == '[') return json_ids(s, path);
   std::vector<int32_t> ids;
-  constexpr std::string_view kBetween = " \t\r\n,[]";
   for (size_t i = s.find_first_not_of(kBetween); i < s.size(); i = s.find_first_not_of(kBetween, i)) {
     const size_t end = std::min(s.find_first_of(kBetween, i), s.size());
     int32_t id = 0;
@@ -122,29 +137,54 @@ class Perplexity {
   int32_t bos_;
 };
 
-Result<void> write_ids(const std::string& path, const std::vector<int32_t>& ids) {
-  std::ofstream out(path);
-  for (int32_t id : ids) out << id << '\n';
-  if (!out.flush()) return fail(Code::invalid_argument, "'" + path + "' cannot be written", "--write-ids", "choose another place");
-  return {};
+/// Where a text may be cut without cutting a character, at a line's end if there is one.
+size_t cut_at(std::string_view text, size_t near) {
+  if (near >= text.size()) return text.size();
+  if (const size_t line = text.rfind('\n', near); line != std::string_view::npos && line > near / 2) return line + 1;
+  while (near > 0 && (static_cast<unsigned char>(text[near]) & 0xC0) == 0x80) --near;
+  return near;
 }
 
-void print(const Options& o, const Score& s, bool bos, const std::string& ops, double seconds) {
+/// The ids of the text, or, when a few windows are all that is wanted, of as much of its beginning as they take.
+std::vector<int32_t> text_ids(const text::Tokenizer& tokenizer, std::string_view text, const Options& o) {
+  constexpr size_t kBytesPerToken = 16, kMargin = 1024;  // what stands far behind a place no longer changes how it is cut
+  const size_t wanted = o.max_windows == 0 || !o.write_ids.empty() ? SIZE_MAX / kBytesPerToken / 2 : size_t(o.max_windows) * size_t(o.window) + kMargin;
+  for (size_t bytes = wanted * kBytesPerToken;; bytes *= 4) {
+    const size_t end = cut_at(text, bytes);
+    std::vector<int32_t> ids = tokenizer.encode(text.substr(0, end), true, false);  // text that spells a control token stays text, as in llama-perplexity
+    if (end == text.size() || ids.size() >= wanted) return ids;
+  }
+}
+
+Result<std::string> read_text(const std::string& path) {
+  ISO_TRY(std::string text, base::read_input(path, kMostBytes, "--text-file"));
+  if (!text::valid_utf8(text)) return fail(Code::invalid_argument, "'" + path + "' is not UTF-8 text", "--text-file", "convert it, for example with iconv -t UTF-8");
+  return text;
+}
+
+Result<void> write_ids(const std::string& path, const std::vector<int32_t>& ids) {
+  std::string text;
+  for (int32_t id : ids) text += std::to_string(id) + "\n";
+  return base::write_output(path, text, "--write-ids");
+}
+
+void show(const Options& o, const Score& s, bool bos, const std::string& ops, double seconds) {
   if (!o.json) {
-    std::printf("perplexity %.4f +/- %.4f (%zu windows of %d, %lld tokens scored, %.1f s)\n", s.perplexity(), s.error(), s.window_means.size(), o.window,
-                static_cast<long long>(s.tokens), seconds);
+    print("perplexity {:.4f} +/- {:.4f} ({} windows of {}, {} tokens scored, {:.1f} s)\n", s.perplexity(), s.error(), s.window_means.size(), o.window,
+          s.tokens, seconds);
     return;
   }
   const nlohmann::ordered_json j = {{"model", o.model}, {"perplexity", s.perplexity()}, {"standard_error", s.error()}, {"mean_nll", s.mean()},
       {"window", o.window}, {"windows", s.window_means.size()}, {"scored_tokens", s.tokens}, {"bos", bos}, {"kv", o.kv}, {"precision", o.precision},
       {"ops", ops}, {"seconds", seconds}, {"window_mean_nll", s.window_means}};
-  std::printf("%s\n", j.dump().c_str());
+  out(j.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n");
 }
 
 Result<void> run(const Options& o, const Context& context) {
   if (o.ids_file.empty() == o.text_file.empty())
     return fail(Code::invalid_argument, "one text is needed", "--text-file, --ids-file", "give exactly one of them");
   const auto start = std::chrono::steady_clock::now();
+  if (!o.write_ids.empty()) ISO_CHECK_OK(base::OutputFile::check(o.write_ids, "--write-ids"));
   ISO_TRY(const levers::Levers levers, resolve_levers(context));
   ISO_TRY(const std::string path, model_path(o.model, context.environment));
   ISO_TRY(const auto checkpoint, weights::open_checkpoint(path, levers.loading()));
@@ -153,8 +193,8 @@ Result<void> run(const Options& o, const Context& context) {
   if (!o.ids_file.empty()) {
     ISO_TRY(ids, read_ids(o.ids_file));
   } else {
-    ISO_TRY(const std::string text, read_file(o.text_file));
-    ids = tokenizer->encode(text, true, false);  // text that spells a control token stays text, as in llama-perplexity
+    ISO_TRY(const std::string text, read_text(o.text_file));
+    ids = text_ids(*tokenizer, text, o);
   }
   if (!o.write_ids.empty()) ISO_CHECK_OK(write_ids(o.write_ids, ids));
   if (ids.size() < size_t(o.window))
@@ -163,11 +203,14 @@ Result<void> run(const Options& o, const Context& context) {
 
   const Precision precision = o.precision == "exact" ? Precision::exact : Precision::fast;
   ISO_TRY(const models::ModelConfig config, models::parse_config(*checkpoint, {}, o.window));
-  ISO_TRY(const auto ops, ops::make_cpu_ops({.threads = o.threads, .isa = o.isa, .precision = precision}));
+  if (o.window > config.context_length)
+    return fail(Code::invalid_argument, fmt::format("a window of {} tokens is longer than the model's context of {}", o.window, config.context_length), "--window",
+                fmt::format("give at most {}", config.context_length));
+  ISO_TRY(const auto ops, ops::make_cpu_ops({.threads = thread_count(o.threads, levers), .isa = o.isa, .precision = precision}));
   ISO_TRY(const auto model, models::load_model(*checkpoint, *ops, levers.loading(), config));
   const bool bos = tokenizer->adds_bos() && tokenizer->bos_id() >= 0;
   ISO_TRY(const Score score, Perplexity(o, *model, *ops, bos ? tokenizer->bos_id() : -1).run(ids));
-  print(o, score, bos, ops->describe(), std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
+  show(o, score, bos, ops->describe(), std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
   return {};
 }
 

@@ -3,12 +3,13 @@
 #include <fmt/format.h>
 
 #include <cstdio>
-#include <fstream>
-#include <iterator>
 #include <optional>
 #include <utility>
 
+#include "base/input_file.h"
+#include "base/output_file.h"
 #include "line_editor.h"
+#include "output.h"
 
 namespace isotope::app {
 namespace {
@@ -61,12 +62,12 @@ const Repl::Command Repl::kCommands[] = {
     {"/load", "FILE", "go on with a saved conversation", &Repl::load},
     {"/temp", "NUMBER", "sampling temperature; 0 takes the likeliest token", &Repl::temperature},
     {"/seed", "NUMBER", "make answers repeatable; without NUMBER: a new seed each time", &Repl::seed},
-    {"/exit", "", "leave (also Ctrl-D, or Ctrl-C twice)", &Repl::leave},
+    {"/exit", "", "leave (at the prompt also Ctrl-D, or Ctrl-C twice)", &Repl::leave},
 };
 
 void Repl::help(const std::string&) {
   for (const Command& c : kCommands) say(fmt::format("  {:<16} {}", std::string(c.name) + " " + c.argument, c.help));
-  say("  A line that ends with \\ goes on. Ctrl-C stops an answer.");
+  say("  A line that ends with \\ goes on; pasted lines stay together. Ctrl-C stops an answer.");
 }
 
 void Repl::reset(const std::string&) {
@@ -80,16 +81,15 @@ void Repl::system(const std::string& text) {
 }
 
 void Repl::save(const std::string& file) {
-  std::ofstream out(file);
-  out << messages_.dump(1, ' ', false, Json::error_handler_t::replace) << '\n';
-  say(out.good() ? fmt::format("{} messages written to {}", messages_.size(), file) : "cannot write '" + file + "'");
+  const auto written = base::write_output(file, messages_.dump(1, ' ', false, Json::error_handler_t::replace) + "\n", "/save");
+  say(written ? fmt::format("{} messages written to {}", messages_.size(), file) : written.error().message());
 }
 
 void Repl::load(const std::string& file) {
-  std::ifstream in(file);
-  const std::string text(std::istreambuf_iterator<char>(in), {});
-  if (!in) return say("cannot read '" + file + "'");
-  auto json = serve::parse_json(text);
+  constexpr uint64_t kMostBytes = uint64_t{64} << 20;
+  const auto text = base::read_input(file, kMostBytes, "/load");
+  if (!text) return say(text.error().message());
+  auto json = serve::parse_json(*text);
   auto checked = json ? serve::template_messages(*json, true) : Result<Json>(tl::unexpected(json.error()));
   if (!checked) return say(fmt::format("{} holds no conversation: {}", file, checked.error().message()));
   messages_ = *std::move(json);
@@ -125,16 +125,15 @@ void Repl::turn(const std::string& line) {
   Json body = options_.sampling;
   body["messages"] = messages_;
   bool first = true;
-  auto answer = ask(front_, body, false, interrupt_, [&](const std::string& text) {
+  const auto on_text = [&](const std::string& text) {
     // Models like to begin with a line end.
     std::string shown = printable(text);
     if (first) shown.erase(0, shown.find_first_not_of(" \n"));
     first = first && shown.empty();
-    std::fputs(shown.c_str(), stdout);
-    std::fflush(stdout);
-  });
-  std::fputs("\n", stdout);
-  std::fflush(stdout);
+    return out_now(shown);
+  };
+  auto answer = ask(front_, std::move(body), interrupt_, {.conversation = messages_.size() > 1, .on_text = on_text});
+  left_ = !out_now("\n");  // nobody could read the next answer either
   if (!answer) {
     messages_.erase(messages_.size() - 1);
     return say(answer.error().message());

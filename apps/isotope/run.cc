@@ -4,7 +4,9 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <cstdlib>
 #include <memory>
+#include <utility>
 
 #include "base/log.h"
 #include "chat.h"
@@ -12,7 +14,9 @@
 #include "flags.h"
 #include "load.h"
 #include "model_path.h"
+#include "output.h"
 #include "repl.h"
+#include "usage.h"
 
 namespace isotope::app {
 namespace {
@@ -47,10 +51,10 @@ constexpr NumberRow kNumbers[] = {
 };
 
 void add_flags(CLI::App& sub, Flags& f) {
-  sub.add_option("model", f.model, "GGUF file, Hugging Face folder, smollm2-135m or gemma3-270m")->required();
+  sub.add_option("-m,--model,model", f.model, "GGUF file, Hugging Face folder, smollm2-135m or gemma3-270m")->required();
   sub.add_option("-p,--prompt", f.prompt, "what to ask; - reads standard input. Without it: a chat, or standard input when that is no terminal");
   f.n = sub.add_option("-n,--max-tokens,--max_tokens", f.max_tokens, "most tokens of an answer; -1 = to its end")->check(CLI::Range(int64_t{-1}, int64_t{1} << 40));
-  f.seed = sub.add_option("-s,--seed", f.seed_text, "the same seed gives the same answer")->check(CLI::TypeValidator<int64_t>());
+  f.seed = sub.add_option("-s,--seed", f.seed_text, "the same seed gives the same answer")->check(kSeed);
   for (const NumberRow& r : kNumbers) {
     f.numbers[r.field] = 0;
     f.number_options.emplace_back(r.field, sub.add_option(r.flags, f.numbers[r.field], r.help));
@@ -64,6 +68,12 @@ void add_flags(CLI::App& sub, Flags& f) {
   f.engine.add(sub);
 }
 
+// kSeed has seen the text.
+Json seed_of(const std::string& text) {
+  if (text.starts_with('-')) return std::strtoll(text.c_str(), nullptr, 10);
+  return std::strtoull(text.c_str(), nullptr, 10);
+}
+
 Json sampling_fields(const Flags& f, const serve::Frontend& front) {
   Json out = Json::object();
   // A terminal wants answers that make sense rather than variety; what the model's own file says goes first.
@@ -74,7 +84,7 @@ Json sampling_fields(const Flags& f, const serve::Frontend& front) {
     out[field] = f.numbers.at(field);
   }
   if (f.n->count() > 0 && f.max_tokens >= 0) out["max_tokens"] = f.max_tokens;
-  if (f.seed->count() > 0) out["seed"] = std::stoll(f.seed_text);
+  if (f.seed->count() > 0) out["seed"] = seed_of(f.seed_text);
   if (!f.stop.empty()) out["stop"] = f.stop;
   if (f.ignore_eos) out["ignore_eos"] = true;
   return out;
@@ -101,9 +111,7 @@ int one_shot(const Flags& f, serve::Frontend& front, const std::string& prompt, 
   if (raw) {
     body["prompt"] = prompt;
     // A base model rarely ends by itself.
-    const int64_t left = front.max_model_len() - int64_t(front.tokenizer().encode(prompt, true, true).size());
-    if (!body.contains("max_tokens") && f.n->count() == 0) body["max_tokens"] = std::clamp<int64_t>(left, 0, 256);
-    if (!body.contains("max_tokens")) body["max_tokens"] = std::max<int64_t>(left, 0);
+    if (!body.contains("max_tokens")) body["max_tokens"] = f.n->count() == 0 ? 256 : front.max_model_len();
   } else {
     body["messages"] = Json::array();
     if (!f.system.empty()) body["messages"].push_back({{"role", "system"}, {"content", f.system}});
@@ -112,17 +120,16 @@ int one_shot(const Flags& f, serve::Frontend& front, const std::string& prompt, 
   const bool terminal = ::isatty(STDOUT_FILENO) != 0;
   Interrupt interrupt;
   char last = '\n';
-  const auto answer = ask(front, body, raw, interrupt, [&](const std::string& text) {
+  const auto answer = ask(front, body, interrupt, {.raw = raw, .on_text = [&](const std::string& text) {
     const std::string shown = terminal ? printable(text) : text;
     if (!shown.empty()) last = shown.back();
-    std::fwrite(shown.data(), 1, shown.size(), stdout);
-    std::fflush(stdout);
-  });
+    return out_now(shown);
+  }});
   if (!answer) return report(answer.error());
-  if (last != '\n' || answer->text.empty()) std::fputs("\n", stdout);
-  std::fflush(stdout);
+  if (last != '\n' || answer->text.empty()) out("\n");
+  out_now("");
   if (f.verbose) report_speed(*answer);
-  return answer->interrupted ? 130 : std::ferror(stdout) != 0 ? 1 : 0;
+  return answer->interrupted ? 130 : 0;
 }
 
 std::string history_file(const std::map<std::string, std::string>& environment) {
@@ -140,8 +147,12 @@ Result<Loaded> open(const Flags& f, const Context& context, const levers::Levers
   options.max_num_seqs = 4;   // one conversation
   const bool show = ::isatty(STDERR_FILENO) != 0;
   const QuitOnInterrupt quit;
-  auto loaded = load_model(options, levers, {.chat_template = f.chat_template}, [show](const LoadProgress& p) {
-    if (show) std::fprintf(stderr, "\r\x1b[K%s", progress_text(p).c_str());
+  std::string shown;
+  auto loaded = load_model(options, levers, {.chat_template = f.chat_template}, [show, &shown](const LoadProgress& p) {
+    std::string text = show ? progress_text(p) : "";
+    if (text == shown) return;
+    shown = std::move(text);
+    std::fprintf(stderr, "\r\x1b[K%s", shown.c_str());
   });
   if (show) std::fputs("\r\x1b[K", stderr);
   return loaded;
@@ -166,6 +177,9 @@ int run(const Flags& f, const Context& context) {
   for (const std::string& w : levers->warnings()) std::fprintf(stderr, "isotope: %s\n", w.c_str());
   if (f.verbose) std::fprintf(stderr, "%s\n%s\n", model_text(front.engine().info()).c_str(), cache_text(front.engine(), f.engine.options.block_size).c_str());
   const bool raw = f.raw || !front.has_chat_template();
+  if (raw && !f.raw && !chat && ::isatty(STDERR_FILENO) != 0) {
+    std::fputs("isotope: this model has no chat template: it continues the prompt as it stands (--raw says so without this line)\n", stderr);
+  }
   int status = 0;
   if (chat && !raw) {
     Interrupt interrupt;

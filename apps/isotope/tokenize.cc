@@ -8,6 +8,7 @@
 
 #include "commands.h"
 #include "model_path.h"
+#include "output.h"
 #include "text/tokenizer.h"
 #include "weights/checkpoint.h"
 
@@ -40,12 +41,12 @@ int run(const Options& o, const Context& context) {
   const auto ids = (*tok)->try_encode({&piece, 1}, !o.no_special);
   if (!ids) return report(ids.error());
   if (o.ids_only) {
-    fmt::print("[{}]\n", fmt::join(*ids, ", "));
+    print("[{}]\n", fmt::join(*ids, ", "));
     return 0;
   }
   for (const int32_t id : *ids) {
     const std::string bytes = (*tok)->token_bytes(id);
-    fmt::print("{:>8}  {}{}\n", id, nlohmann::json(bytes).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace), (*tok)->is_special(id) ? "  special" : "");
+    print("{:>8}  {}{}\n", id, nlohmann::json(bytes).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace), (*tok)->is_special(id) ? "  special" : "");
   }
   return 0;
 }

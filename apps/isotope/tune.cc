@@ -12,6 +12,7 @@
 #include "bench_load.h"
 #include "commands.h"
 #include "model_path.h"
+#include "output.h"
 #include "tuned.h"
 
 namespace isotope::app {
@@ -60,7 +61,7 @@ class Tuner {
     ISO_TRY(const double same, compare(*best, *twin, "the same against itself"));
     // The same program against itself shows how far chance goes.
     const double noise = std::max(0.02, 2 * std::abs(same - 1));
-    std::printf("%-32s %10s   noise %.1f %%\n", "default", "", 100 * noise);
+    print("{:<32} {:>10}   noise {:.1f} %\n", "default", "", 100 * noise);
     twin.reset();
     Settings chosen;
     for (const Knob& knob : knobs()) {
@@ -75,8 +76,7 @@ class Tuner {
           gain = std::min(gain, again);
           better = gain > 1 + noise;
         }
-        std::printf("%-32s %10lld   %+.1f %%%s\n", knob.name, static_cast<long long>(value), 100 * (gain - 1), better ? "   taken" : "");
-        std::fflush(stdout);
+        out_now(fmt::format("{:<32} {:>10}   {:+.1f} %{}\n", knob.name, value, 100 * (gain - 1), better ? "   taken" : ""));
         if (!better) continue;
         chosen = tried;
         best = std::move(other);
@@ -130,7 +130,7 @@ Result<void> run(const Options& o, const Context& context) {
   const std::string where = tuned_path(context.environment);
   if (o.reset) {
     const bool gone = !where.empty() && ::unlink(where.c_str()) == 0;
-    std::printf("%s\n", gone ? ("removed " + where).c_str() : "there was no profile for this machine");
+    print("{}\n", gone ? "removed " + where : "there was no profile for this machine");
     return {};
   }
   ISO_TRY(const std::string path, model_path(o.model, context.environment));
@@ -140,8 +140,8 @@ Result<void> run(const Options& o, const Context& context) {
   ISO_TRY(const Settings chosen, Tuner(o, plain, path).run());
   if (o.dry_run) return {};
   ISO_CHECK_OK(write_tuned(where, chosen, fmt::format("isotope tune with {}; `isotope tune --reset` removes it", path)));
-  if (chosen.empty()) std::printf("The built-in choices are as good as any here. Stored in %s\n", where.c_str());
-  else std::printf("Stored in %s; `isotope levers --changed` shows it\n", where.c_str());
+  if (chosen.empty()) print("The built-in choices are as good as any here. Stored in {}\n", where);
+  else print("Stored in {}; `isotope levers --changed` shows it\n", where);
   return {};
 }
 

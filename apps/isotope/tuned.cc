@@ -6,6 +6,7 @@
 #include <fstream>
 
 #include "base/hash.h"
+#include "base/output_file.h"
 #include "base/topology.h"
 #include "kernels/cpu/pick.h"
 #include "levers/config_file.h"
@@ -53,17 +54,9 @@ Result<void> write_tuned(const std::string& path, const std::map<std::string, st
   if (path.empty()) return fail(Code::invalid_argument, "there is no place for the profile", "HOME", "set HOME or XDG_CONFIG_HOME");
   std::error_code e;
   fs::create_directories(fs::path(path).parent_path(), e);
-  const std::string part = path + ".part";
-  {
-    std::ofstream out(part);
-    out << "# " << comment << "\n";
-    for (const auto& [name, text] : settings) out << name << " = " << text << "\n";
-    out.flush();
-    if (!out) return fail(Code::unavailable, "the profile could not be written", part, "make the folder writable, or set XDG_CONFIG_HOME to one that is");
-  }
-  fs::rename(part, path, e);
-  if (e) return fail(Code::unavailable, "the profile could not be put in place: " + e.message(), path, "make the folder writable");
-  return {};
+  std::string text = "# " + comment + "\n";
+  for (const auto& [name, value] : settings) text += name + " = " + value + "\n";
+  return base::write_output(path, text, "the profile of isotope tune; XDG_CONFIG_HOME names another folder");
 }
 
 }  // namespace isotope::app

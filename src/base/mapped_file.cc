@@ -41,7 +41,7 @@ Result<File> File::open(const std::string& path) {
   struct stat st;
   if (::fstat(fd, &st) != 0) return cannot_open(path, errno);
   if (!S_ISREG(st.st_mode))
-    return fail(Code::invalid_argument, S_ISDIR(st.st_mode) ? "is a directory, not a file" : "is not a regular file", path,
+    return fail(Code::invalid_argument, S_ISDIR(st.st_mode) ? "the path leads to a directory, not to a file" : "the path leads to a device or pipe, not to a regular file", path,
                 "give a file");
   file.size_ = uint64_t(st.st_size);
   file.modified_ns_ = modified_ns(st);

@@ -5,10 +5,12 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <system_error>
 #include <thread>
 #include <vector>
 
 #include "base/gate.h"
+#include "base/log.h"
 #include "base/topology.h"
 
 namespace isotope::base {
@@ -84,14 +86,20 @@ Team::Team(int threads, bool pin) : size_(std::max(threads, 1)), impl_(std::make
     impl_->caller_cpu = m.cores[0];
     impl_->member_cpus.assign(m.cores.begin() + 1, m.cores.begin() + size_);
   }
+  const auto body = [s = impl_.get()](int member, int cpu) {
+    char name[16];
+    std::snprintf(name, sizeof name, "iso-team-%d", member);
+    pthread_setname_np(pthread_self(), name);
+    bind_thread(cpu);
+    s->loop(member);
+  };
   for (int i = 1; i < size_; ++i) {
-    impl_->threads.emplace_back([s = impl_.get(), i, cpu = pin ? m.cores[size_t(i)] : -1] {
-      char name[16];
-      std::snprintf(name, sizeof name, "iso-team-%d", i);
-      pthread_setname_np(pthread_self(), name);
-      bind_thread(cpu);
-      s->loop(i);
-    });
+    try {
+      impl_->threads.emplace_back(body, i, pin ? m.cores[size_t(i)] : -1);
+    } catch (const std::system_error& e) {  // a limit of the user or the container; the number of threads never changes a result
+      log(LogLevel::warning, "{} of {} threads could be started ({}); going on with these", i, size_, e.what());
+      size_ = i;
+    }
   }
 }
 

@@ -11,7 +11,7 @@ namespace isotope::base {
 class Team {
  public:
   /// `threads` members including the caller. `pin`: bind member i >= 1 to the i-th physical core of the process' cpuset (hwloc), unless there are more
-  /// members than cores; if the system refuses the team goes on unpinned. The caller is left alone: see bind_caller().
+  /// members than cores; if the system refuses the team goes on unpinned, and with fewer members when no more threads can be started. The caller is left alone: see bind_caller().
   explicit Team(int threads, bool pin = true);
   ~Team();
   Team(const Team&) = delete;

@@ -2,9 +2,12 @@
 
 #include <gtest/gtest.h>
 #include <sys/resource.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <chrono>
+#include <cstdio>
+#include <cstdlib>
 #include <thread>
 #include <vector>
 
@@ -99,6 +102,28 @@ TEST(Team, IdleTeamUsesNoCpu) {
   std::this_thread::sleep_for(std::chrono::milliseconds(500));
   EXPECT_LT(cpu() - before, 0.05);
 }
+
+// Sanitizers need more address space than they are left with here.
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+TEST(Team, GoesOnWithTheThreadsThatCouldBeStarted) {
+  const auto few_threads = [] {
+    long pages = 0;
+    if (std::FILE* f = std::fopen("/proc/self/statm", "r")) {
+      if (std::fscanf(f, "%ld", &pages) != 1) std::exit(2);
+      std::fclose(f);
+    }
+    const rlim_t now = rlim_t(pages) * rlim_t(sysconf(_SC_PAGESIZE));
+    const rlimit limit{now + (rlim_t{100} << 20), now + (rlim_t{100} << 20)};
+    if (setrlimit(RLIMIT_AS, &limit) != 0) std::exit(3);
+    Team team(200);
+    std::atomic<int> sum{0};
+    team.share([&](int) { ++sum; });
+    std::exit(team.size() >= 1 && team.size() < 200 && sum == team.size() ? 0 : 1);
+  };
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  EXPECT_EXIT(few_threads(), testing::ExitedWithCode(0), "");
+}
+#endif
 
 }  // namespace
 }  // namespace isotope::base

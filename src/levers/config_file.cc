@@ -2,10 +2,11 @@
 
 #include <fmt/format.h>
 
-#include <fstream>
 #include <nlohmann/json.hpp>
 #include <sstream>
 #include <toml++/toml.h>
+
+#include "base/input_file.h"
 
 namespace isotope::levers {
 
@@ -73,10 +74,10 @@ Result<Map> parse_config(const std::string& text, bool json, const std::string& 
     int depth = 0;
     for (char c : text) {
       depth += c == '{' || c == '[' ? 1 : c == '}' || c == ']' ? -1 : 0;
-      if (depth > 64) return fail(Code::invalid_argument, "nested more than 64 deep", path, "write {\"NAME\": VALUE, …}");
+      if (depth > 64) return fail(Code::invalid_argument, "the settings are nested more than 64 deep", path, "write {\"NAME\": VALUE, …}");
     }
     tree = nlohmann::json::parse(text, nullptr, false);
-    if (!tree.is_object()) return fail(Code::invalid_argument, "is not a JSON object", path, "write {\"NAME\": VALUE, …}");
+    if (!tree.is_object()) return fail(Code::invalid_argument, "the file is not a JSON object", path, "write {\"NAME\": VALUE, …}");
   } else {
     try {  // Debian's library is built with exceptions; they end here
       tree = to_json(toml::parse(std::string_view(text), path));
@@ -90,12 +91,7 @@ Result<Map> parse_config(const std::string& text, bool json, const std::string& 
 }
 
 Result<Map> read_config_file(const std::string& path) {
-  std::ifstream in(path, std::ios::binary);
-  if (!in) return fail(Code::not_found, "the settings file cannot be read", path, "check --config");
-  std::string text(kMaxBytes + 1, '\0');
-  in.read(text.data(), std::streamsize(text.size()));
-  text.resize(size_t(in.gcount()));
-  if (text.size() > kMaxBytes) return fail(Code::invalid_argument, "the settings file is larger than 1 MiB", path, "check --config");
+  ISO_TRY(const std::string text, base::read_input(path, kMaxBytes, "settings file"));
   return parse_config(text, path.ends_with(".json"), path);
 }
 

@@ -91,23 +91,24 @@ bool Levers::changed(const Setting& s) const { return s.source != Source::defaul
 
 Result<Levers> Levers::resolve(const Inputs& in) {
   Levers out;
-  auto& warnings = out.warnings_;
+  std::vector<std::pair<const Row*, std::string>> told;  // nullptr: no setting of ours
   for (const Candidate& c : collect(in)) {
     bool inverted = false;
     const Row* row = find_row(c.name, &inverted);
     if (!row) {
       if (c.source != Source::environment) return tl::unexpected(unknown(c));
-      if (!is_service_variable(c.name, c.text)) warnings.push_back(unknown(c).message());
+      if (!is_service_variable(c.name, c.text)) told.emplace_back(nullptr, unknown(c).message());
       continue;
     }
     ISO_TRY(Parsed p, parse_value(*row, c.text, c.where, inverted));
-    if (p.warning) warnings.push_back(*p.warning);
+    std::erase_if(told, [&](const auto& t) { return t.first == row; });  // of a weaker source, which no longer counts
+    if (p.warning) told.emplace_back(row, *p.warning);
     if (!row->replacement.empty()) {
-      warnings.push_back(fmt::format("{} ({}) was removed and is ignored; use {}", row->name, c.where, row->replacement));
+      told.emplace_back(row, fmt::format("{} ({}) was removed and is ignored; use {}", row->name, c.where, row->replacement));
       continue;
     }
     if (!row->now.empty()) {
-      warnings.push_back(fmt::format("{} ({}) is a former name; use {}", row->name, c.where, row->now));
+      told.emplace_back(row, fmt::format("{} ({}) is a former name; use {}", row->name, c.where, row->now));
       Setting& target = out.settings_[size_t(find_row(row->now) - rows().data())];
       if (target.source <= c.source) target.value = p.value, target.source = c.source;
     }
@@ -116,12 +117,14 @@ Result<Levers> Levers::resolve(const Inputs& in) {
     s.source = c.source;
     const Disposition d = disposition(*row);
     if (out.changed(s) && (d.word == "planned" || d.word == "inactive") && row->now.empty())
-      warnings.push_back(fmt::format("{} ({}) has no effect here: {}", row->name, c.where, d.reason));
+      told.emplace_back(row, fmt::format("{} ({}) has no effect here: {}", row->name, c.where, d.reason));
   }
   for (Setting& s : out.settings_) {  // a default may be the value of another setting
     if (s.source == Source::default_value && s.row->fallback == s.value)
       if (const Setting* other = s.value.starts_with("ATOM_") ? out.find(s.value) : nullptr) s.value = other->value;
   }
+  auto& warnings = out.warnings_;
+  for (auto& [row, text] : told) warnings.push_back(std::move(text));
   if (in.strict && !warnings.empty()) {
     return fail(Code::invalid_argument, fmt::format("{} doubtful setting{}: {}", warnings.size(), warnings.size() == 1 ? "" : "s", fmt::join(warnings, " | ")),
                 "--strict-levers", "correct them or start without --strict-levers");

@@ -113,7 +113,7 @@ std::string to_markdown() {
       "**active** acts as described. **equivalent** acts by another mechanism on the CPU, which the row explains. **inactive** is accepted and\n"
       "checked, and has no effect here for the reason given. **planned** is accepted and checked; its mechanism is not built yet.\n";
   for (const auto& [group, members] : groups) {
-    out += fmt::format("\n## {}\n\n| setting | type | default | accepts | state | meaning |\n|---|---|---|---|---|---|\n", group);
+    out += fmt::format("\n## {}\n\n| setting | type | default | accepts | disposition | meaning |\n|---|---|---|---|---|---|\n", group);
     for (const Row* r : members) {
       const Disposition d = disposition(*r);
       std::string name = fmt::format("`{}`", r->name);

@@ -1,8 +1,9 @@
 #include "serve/template_choice.h"
 
-#include <fstream>
-#include <iterator>
 #include <string_view>
+#include <utility>
+
+#include "base/input_file.h"
 
 namespace isotope::serve {
 namespace {
@@ -24,17 +25,13 @@ constexpr BuiltIn kBuiltIn[] = {
 constexpr size_t kMaxTemplateBytes = 1 << 20;
 
 Result<std::string> read_template(const std::string& path, const std::string& names) {
-  std::ifstream in(path, std::ios::binary);
-  if (!in) {
-    return fail(Code::invalid_argument, "'" + path + "' is neither a readable file nor a known chat template", "--chat-template",
-                "give a file, or one of: " + names);
-  }
-  std::string text(std::istreambuf_iterator<char>(in), {});
-  if (text.size() > kMaxTemplateBytes) {
-    return fail(Code::invalid_argument, "chat template '" + path + "' has " + std::to_string(text.size()) + " bytes, at most " +
-                std::to_string(kMaxTemplateBytes) + " are read", "--chat-template");
-  }
-  return text;
+  auto text = base::read_input(path, kMaxTemplateBytes, "--chat-template");
+  if (text) return text;
+  Error e = std::move(text).error();
+  if (e.code == Code::not_found) e.what = "'" + path + "' is neither a readable file nor a known chat template";
+  e.code = Code::invalid_argument;
+  e.remedy = "give a file, or one of: " + names;
+  return tl::unexpected(std::move(e));
 }
 
 bool is_word(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_'; }

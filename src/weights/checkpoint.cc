@@ -123,7 +123,7 @@ Result<void> check_part(const GgufPart& p, size_t index, size_t count) {
   ISO_TRY(const int64_t of, split_number(p, "count"));
   if (no == int64_t(index) && of == int64_t(count)) return {};
   return fail(Code::data_loss,
-              "says it is part " + std::to_string(no + 1) + " of " + std::to_string(of) + ", its name says " +
+              "the file says it is part " + std::to_string(no + 1) + " of " + std::to_string(of) + ", its name says " +
                   std::to_string(index + 1) + " of " + std::to_string(count),
               p.file.path() + ", keys 'split.no' and 'split.count'", remedy);
 }
@@ -148,7 +148,7 @@ Opened open_gguf(const std::string& path, const levers::Loading& levers) {
     paths = gguf_split_paths(path);
     if (paths.empty())
       return fail(Code::invalid_argument,
-                  "is part of a set of " + std::to_string(count) + " files but is not named NAME-00001-of-00005.gguf", path,
+                  "the file is part of a set of " + std::to_string(count) + " files but is not named NAME-00001-of-00005.gguf", path,
                   "give the parts their original names");
     ISO_CHECK_OK(check_parts_exist(paths));
     if (paths[0] != path) {
@@ -229,9 +229,9 @@ Result<Shards> find_shards(const fs::path& dir) {
 tl::unexpected<Error> no_weights(const fs::path& dir) {
   for (const char* old : {".bin", ".pth", ".pt"})
     if (const auto found = files_with(dir, old); !found.empty())
-      return fail(Code::unsupported, "holds only pickled weights (" + listed(found) + ")", dir.string(),
+      return fail(Code::unsupported, "the folder holds only pickled weights (" + listed(found) + ")", dir.string(),
                   "convert them to safetensors with `save_pretrained(..., safe_serialization=True)`");
-  return fail(Code::not_found, "holds neither safetensors nor GGUF files", dir.string(),
+  return fail(Code::not_found, "the folder holds neither safetensors nor GGUF files", dir.string(),
               "give a Hugging Face model directory or a GGUF file");
 }
 
@@ -243,7 +243,7 @@ Result<void> check_index(const std::string& file, const SafetensorsHeader& h, co
     if (!has.count(name)) absent.push_back(name);
   if (absent.empty()) return {};
   return fail(Code::data_loss,
-              "lacks " + std::to_string(absent.size()) + " tensors that the index places in it: " + listed(absent), file,
+              "the file lacks " + std::to_string(absent.size()) + " tensors that the index places in it: " + listed(absent), file,
               "download the shard again, with the index of the same revision");
 }
 
@@ -255,13 +255,13 @@ Opened open_directory(const fs::path& dir, const levers::Loading& levers) {
     if (ggufs.empty()) return no_weights(dir);
     const std::string path = (dir / ggufs[0]).string();
     if (ggufs.size() == 1 || gguf_split_paths(path).size() == ggufs.size()) return open_gguf(path, levers);
-    return fail(Code::invalid_argument, "holds several GGUF files: " + listed(ggufs), dir.string(), "name the file to open");
+    return fail(Code::invalid_argument, "the folder holds several GGUF files: " + listed(ggufs), dir.string(), "name the file to open");
   }
   auto c = std::make_unique<FileCheckpoint>("safetensors", !levers.disable_mmap);
   const std::string config = (dir / "config.json").string();
   std::error_code ec;
   if (!fs::exists(config, ec))
-    return fail(Code::not_found, "has no config.json beside its weights", dir.string(),
+    return fail(Code::not_found, "the folder has no config.json beside its weights", dir.string(),
                 "download the model's config.json into it");
   ISO_TRY(const std::string text, base::read_text_file(config, kMaxConfig));
   ISO_TRY(c->metadata_, Metadata::from_json(text, config));
@@ -282,7 +282,7 @@ Result<std::unique_ptr<Checkpoint>> open_checkpoint(const std::string& path, con
   if (path.find('\0') == path.npos) {
     if (fs::is_directory(path, ec)) return open_directory(path, levers);
     if (fs::path(path).extension() == ".safetensors")
-      return fail(Code::invalid_argument, "is one file of a model; its config.json and tokenizer are needed too", path,
+      return fail(Code::invalid_argument, "the file is one of several that make a model; its config.json and tokenizer are needed too", path,
                   "give the directory that holds it");
   }
   return open_gguf(path, levers);

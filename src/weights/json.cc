@@ -55,7 +55,7 @@ Result<json> parse_json(std::string_view text, const std::string& source) {
     return json::parse(clean);
   } catch (const json::exception& e) {
     const auto* at = dynamic_cast<const json::parse_error*>(&e);
-    return fail(Code::data_loss, "not valid JSON" + (at ? " at offset " + std::to_string(at->byte) : std::string()), source,
+    return fail(Code::data_loss, "the file is not valid JSON" + (at ? " at offset " + std::to_string(at->byte) : std::string()), source,
                 "download the file again; it may be cut off");
   }
 }

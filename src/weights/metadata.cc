@@ -142,7 +142,7 @@ Metadata Metadata::from_gguf(std::vector<std::pair<std::string, GgufValue>> valu
 Result<Metadata> Metadata::from_json(std::string_view text, std::string source) {
   ISO_TRY(json tree, parse_json(text, source));
   if (!tree.is_object())
-    return fail(Code::data_loss, "holds " + std::string(json_type(tree)) + " where an object is expected", source,
+    return fail(Code::data_loss, "the file holds " + std::string(json_type(tree)) + " where an object is expected", source,
                 "use the model's own config.json");
   Metadata m;
   m.source_ = std::move(source);

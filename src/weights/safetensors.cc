@@ -23,7 +23,7 @@ Result<object> root_object(simdjson::dom::parser& parser, std::string_view json,
   object root;
   const simdjson::error_code e = parser.parse(json.data(), json.size()).get(root);
   if (e == simdjson::SUCCESS) return root;
-  return fail(Code::data_loss, std::string("is no JSON object: ") + simdjson::error_message(e), where, kAgain);
+  return fail(Code::data_loss, std::string("the file is no JSON object: ") + simdjson::error_message(e), where, kAgain);
 }
 
 /// Reads one tensor's object. Errors name the file and the tensor.
@@ -48,10 +48,10 @@ class EntryReader {
 
   Result<void> dtype(const object& o, TensorEntry& t) const {
     std::string_view s;
-    if (o["dtype"].get(s)) return refuse("has no string 'dtype'");
+    if (o["dtype"].get(s)) return refuse("the tensor has no string 'dtype'");
     const tensor::Format* f = tensor::format_by_safetensors(s);
     if (!f)
-      return refuse("has dtype " + quote_name(s) + ", which is not supported", "convert the checkpoint to BF16, F16 or F32",
+      return refuse("the tensor has dtype " + quote_name(s) + ", which is not supported", "convert the checkpoint to BF16, F16 or F32",
                     Code::unsupported);
     t.dtype = f->dtype;
     return {};
@@ -59,15 +59,15 @@ class EntryReader {
 
   Result<void> shape(const object& o, TensorEntry& t) const {
     simdjson::dom::array dims;
-    if (o["shape"].get(dims)) return refuse("has no array 'shape'");
+    if (o["shape"].get(dims)) return refuse("the tensor has no array 'shape'");
     uint64_t product = 1;
     std::vector<int64_t> shape;
     for (const element d : dims) {
       uint64_t n;
-      if (d.get(n) || n > uint64_t(INT64_MAX)) return refuse("dimension " + std::to_string(shape.size()) + " is no size");
+      if (d.get(n) || n > uint64_t(INT64_MAX)) return refuse("its dimension " + std::to_string(shape.size()) + " is no size");
       if (__builtin_mul_overflow(product, n, &product) || product > uint64_t(INT64_MAX))
         return refuse("the product of the dimensions overflows 64 bits");
-      if (shape.size() >= 64) return refuse("has more than 64 dimensions");
+      if (shape.size() >= 64) return refuse("the tensor has more than 64 dimensions");
       shape.push_back(int64_t(n));
     }
     const size_t folded = shape.size() > t.shape.size() ? shape.size() - t.shape.size() : 0;
@@ -85,13 +85,13 @@ class EntryReader {
     simdjson::dom::array offsets;
     uint64_t begin = 0, end = 0;
     if (o["data_offsets"].get(offsets) || offsets.size() != 2 || offsets.at(0).get(begin) || offsets.at(1).get(end))
-      return refuse("has no 'data_offsets' of two sizes");
+      return refuse("the tensor has no 'data_offsets' of two sizes");
     if (begin > end || end > data_bytes)
       return refuse("its data_offsets [" + std::to_string(begin) + ", " + std::to_string(end) + "] do not lie in the file's " +
                     std::to_string(data_bytes) + " bytes of data");
     uint64_t bytes;
     if (__builtin_mul_overflow(t.bytes, uint64_t(tensor::format(t.dtype).bytes), &bytes) || bytes != end - begin)
-      return refuse("has " + std::to_string(end - begin) + " bytes of data at data offset " + std::to_string(begin) +
+      return refuse("the tensor has " + std::to_string(end - begin) + " bytes of data at data offset " + std::to_string(begin) +
                     ", its shape and dtype need " + std::to_string(t.bytes) + " x " +
                     std::to_string(tensor::format(t.dtype).bytes));
     t.offset = begin;
@@ -110,7 +110,7 @@ Result<void> check_coverage(const std::vector<TensorEntry>& sorted, uint64_t dat
   const TensorEntry* last = nullptr;
   for (const TensorEntry& t : sorted) {
     if (t.offset < at)
-      return fail(Code::data_loss, "overlaps tensor " + quote_name(last->name) + " at offset " + std::to_string(t.offset),
+      return fail(Code::data_loss, "the tensor overlaps tensor " + quote_name(last->name) + " at offset " + std::to_string(t.offset),
                   name + ", tensor " + quote_name(t.name), kAgain);
     if (t.offset > at)
       return fail(Code::data_loss,
@@ -140,11 +140,11 @@ Result<void> read_metadata(const element& e, SafetensorsHeader& h, const std::st
 
 Result<uint64_t> safetensors_header_bytes(std::span<const std::byte> first8, uint64_t file_size, const std::string& name) {
   if (file_size < 8 || first8.size() < 8)
-    return fail(Code::data_loss, "has " + std::to_string(file_size) + " bytes, a safetensors file has at least 8", name,
+    return fail(Code::data_loss, "the file has " + std::to_string(file_size) + " bytes, a safetensors file has at least 8", name,
                 "download the file again; it is cut off");
   uint64_t n;
   std::memcpy(&n, first8.data(), 8);
-  const std::string claim = "claims a header of " + std::to_string(n) + " bytes";
+  const std::string claim = "the file claims a header of " + std::to_string(n) + " bytes";
   if (n > kMaxSafetensorsHeader)
     return fail(Code::data_loss, claim + ", at most " + std::to_string(kMaxSafetensorsHeader) + " are allowed",
                 name + ", offset 0", kAgain);
@@ -164,7 +164,7 @@ Result<SafetensorsHeader> parse_safetensors(std::string_view json, uint64_t file
   std::unordered_set<std::string_view> seen;
   for (const auto [key, value] : root) {
     if (!seen.insert(key).second)
-      return fail(Code::data_loss, "tensor name occurs twice", name + ", tensor " + quote_name(key), kAgain);
+      return fail(Code::data_loss, "the tensor's name occurs twice", name + ", tensor " + quote_name(key), kAgain);
     if (key == "__metadata__") {
       ISO_CHECK_OK(read_metadata(value, h, name));
       continue;
@@ -191,14 +191,14 @@ Result<std::vector<std::pair<std::string, std::string>>> parse_safetensors_index
   simdjson::dom::parser parser;
   ISO_TRY(const object root, root_object(parser, json, name));
   object map;
-  if (root["weight_map"].get(map)) return fail(Code::data_loss, "has no object 'weight_map'", name, kAgain);
+  if (root["weight_map"].get(map)) return fail(Code::data_loss, "the file has no object 'weight_map'", name, kAgain);
   std::vector<std::pair<std::string, std::string>> out;
   std::unordered_set<std::string_view> seen;
   for (const auto [tensor, value] : map) {
     std::string_view file;
     if (value.get(file)) return fail(Code::data_loss, "the file is no string", name + ", tensor " + quote_name(tensor), kAgain);
     if (!seen.insert(tensor).second)
-      return fail(Code::data_loss, "tensor name occurs twice", name + ", tensor " + quote_name(tensor), kAgain);
+      return fail(Code::data_loss, "the tensor's name occurs twice", name + ", tensor " + quote_name(tensor), kAgain);
     // A shard lies beside its index; anything that could lead elsewhere is refused.
     if (!valid_name(file, 255) || file.find('/') != file.npos || file.front() == '.')
       return fail(Code::data_loss, "shard " + quote_name(file) + " is no plain file name",

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "base/output_file.h"
 #include "isotope/result.h"
 #include "tensor/tensor.h"
 
@@ -16,7 +17,7 @@ struct NamedTensor {
   tensor::HostTensor view;  ///< a type that safetensors has a spelling for; the bytes must live until the call returns
 };
 
-/// Writes the tensors in the given order, with the header padded so that data starts at a multiple of 8. The file appears whole or not at all.
-Result<void> write_safetensors(const std::string& path, std::span<const NamedTensor> tensors, const std::map<std::string, std::string>& metadata = {});
+/// Writes the tensors in the given order, with the header padded so that data starts at a multiple of 8, and commits the file.
+Result<void> write_safetensors(base::OutputFile file, std::span<const NamedTensor> tensors, const std::map<std::string, std::string>& metadata = {});
 
 }  // namespace isotope::weights

@@ -42,7 +42,7 @@ Result<json> optional_object(const std::string& text, const std::string& path) {
   if (text.empty()) return json::object();
   ISO_TRY(json j, parse_json(text, path));
   if (!j.is_object())
-    return fail(Code::data_loss, "holds no JSON object", path, "use the file that was published with the model");
+    return fail(Code::data_loss, "the file holds no JSON object", path, "use the file that was published with the model");
   return j;
 }
 
