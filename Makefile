@@ -9,7 +9,7 @@ override PROMPT := $(value PROMPT)
 override MODEL := $(value MODEL)
 export PROMPT MODEL
 
-.PHONY: help run serve build test check-long install deps model clean docs
+.PHONY: help run serve build build-all test check-long install deps model clean docs
 help:            ## this list
 	@grep -hE '^[a-z-]+: .*##|^[a-z-]+:  *##' $(MAKEFILE_LIST) | sed 's/:[^#]*##/\t/'
 
@@ -18,6 +18,9 @@ deps:            ## install missing Debian packages (packages.txt)
 
 build: deps      ## build/release/isotope
 	@cmake --preset release > build/configure.log 2>&1 || { cat build/configure.log; exit 1; }
+	@cmake --build --preset release -j $(JOBS) --target isotope
+
+build-all: build # the tests as well
 	@cmake --build --preset release -j $(JOBS)
 
 model: deps      ## fetch the built-in model into the user's cache (nothing to do when MODEL is a path)
@@ -30,11 +33,11 @@ run: build model ## answer PROMPT, then chat when on a terminal; MODEL is a buil
 serve: build model ## the OpenAI-compatible server on PORT
 	@build/release/isotope serve --model "$$MODEL" --port $(PORT)
 
-test: build      ## build and run all tests
+test: build-all  ## build and run all tests
 	@scripts/fetch-model smollm2-135m && scripts/fetch-model gemma3-270m
 	@cd build/release && ctest --output-on-failure -j $(JOBS)
 
-check-long: build ## what is too long for CI: fuzzing, sanitizers, perplexity against llama.cpp, fresh goldens
+check-long: build-all ## what is too long for CI: fuzzing, sanitizers, perplexity against llama.cpp, fresh goldens
 	@scripts/check-long
 
 install: build   ## install into PREFIX (default /usr/local)

@@ -41,7 +41,7 @@ int run(const Options& o, const Context& context) {
   const auto ids = (*tok)->try_encode({&piece, 1}, !o.no_special);
   if (!ids) return report(ids.error());
   if (o.ids_only) {
-    print("[{}]\n", fmt::join(*ids, ", "));
+    out(fmt::format("[{}]\n", fmt::join(*ids, ", ")));
     return 0;
   }
   for (const int32_t id : *ids) {

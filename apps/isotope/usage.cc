@@ -5,10 +5,12 @@
 #include <algorithm>
 #include <cerrno>
 #include <cmath>
+#include <cstddef>
 #include <cstdio>
 #include <cstdlib>
 #include <numeric>
 #include <sstream>
+#include <utility>
 #include <vector>
 
 #include "base/topology.h"

@@ -1,0 +1,200 @@
+"""What the program says to command lines, files and streams that are not as they should be. usage_test.py PROGRAM"""
+import json
+import os
+import stat
+import subprocess
+import tempfile
+import time
+import unittest
+
+from support import ISOTOPE, MODEL, Terminal, need_model, run
+
+REPO = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+
+
+class Cases(unittest.TestCase):
+    def check(self, cases):
+        """(arguments, exit status, words of the message): each ends with one message that begins with the program's name."""
+        for args, status, words in cases:
+            with self.subTest(args=args):
+                r = run(*args)
+                self.assertEqual((r.returncode, r.stdout), (status, ""), r.stderr)
+                self.assertTrue(r.stderr.startswith("isotope: "), r.stderr)
+                self.assertIn(words, r.stderr)
+
+
+class CommandLine(Cases):
+    def test_unknown_words(self):
+        self.check([
+            (["rnu", MODEL], 2, "there is no command 'rnu'; did you mean run?"),
+            (["run", "--promt", "x", MODEL], 2, "unknown option --promt; did you mean --prompt?"),
+            (["run", MODEL, "x", "y"], 2, "'x' is one argument too many"),
+            (["run", MODEL, "--zzzzzzzz=1"], 2, "unknown option --zzzzzzzz\n"),
+            (["completion", "csh"], 2, "csh"),
+            (["inspect"], 2, "model is required"),
+            (["inspect", "SmolLM2-135M"], 1, "did you mean smollm2-135m?"),
+        ])
+
+    def test_numbers(self):
+        run_it = ["run", MODEL, "-p", "x", "-n", "1"]
+        self.check([
+            *[(run_it + ["--temp", v], 2, f"--temperature: '{v}' is not a finite number") for v in ("nan", "inf", "-inf", "1e400", "", " 1", "1x")],
+            *[(run_it + ["--top-k", v], 2, "is not a finite number") for v in ("nan", "")],
+            *[(["run", MODEL, "-p", "x", "-n", v], 2, f"--max-tokens: '{v}' is not an integer") for v in ("1e3", "", "0x10", "-", "1.5")],
+            (["run", MODEL, "-p", "x", "-n", "99999999999999999999"], 2, "--max-tokens"),
+            (run_it + ["--gpu-memory-utilization", "nan"], 2, "is not a finite number"),
+            (["serve", "--model", MODEL, "--max-body-mb", "nan"], 2, "is not a finite number"),
+            (["serve", "--model", MODEL, "--port", ""], 2, "is not an integer"),
+            *[([c, *rest, "-t", "-5"], 2, "--threads") for c, *rest in (["doctor"], ["run", MODEL], ["bench", "-m", MODEL])],
+            (["doctor", "-t", "99999"], 2, "--threads"),
+            *[(run_it + ["--seed", v], 2, f"--seed: '{v}' is no integer from") for v in ("18446744073709551616", "-9223372036854775809", "1e3", "", "x", "-")],
+            (["logits", MODEL, "--ids", "", "-o", "/dev/null"], 2, "--ids: '' is not an integer"),
+            (["logits", MODEL, "--ids", "1", "--greedy", "9000", "-o", "/dev/null"], 2, "9001 tokens, the model's context holds 8192"),
+            (["logits", MODEL, "--ids", "-5", "-o", "/dev/null"], 2, "token id -5"),
+            (["bench", "-m", MODEL, "-p", "9000", "-n", "0"], 2, "the context of 8192"),
+            (["perplexity", MODEL, "-f", __file__, "--window", "9000"], 2, "--window"),
+        ])
+
+    def test_seeds_of_64_bits(self):
+        texts = [run("run", MODEL, "-p", "Tell me a story.", "-n", "6", "--temp", "1", "-s", s) for s in ("18446744073709551615", "-1", "9223372036854775808", "-9223372036854775808")]
+        self.assertEqual([t.returncode for t in texts], [0] * 4, texts[0].stderr)
+        self.assertEqual(texts[0].stdout, texts[1].stdout)  # the same 64 bits
+        self.assertEqual(texts[2].stdout, texts[3].stdout)
+
+    def test_leading_zeros_are_decimal(self):
+        a, b = (run("run", MODEL, "--raw", "-p", "The capital of France is", "--temp", "0", "-n", n).stdout for n in ("010", "10"))
+        self.assertEqual(a, b)
+
+    def test_many_threads_are_cut_with_a_warning(self):
+        r = run("run", MODEL, "-p", "x", "-n", "1", "--temp", "0", "-t", "4000")
+        self.assertEqual(r.returncode, 0, r.stderr)
+        self.assertIn("4000 threads were asked for", r.stderr)
+
+    def test_n_is_the_most_not_a_demand(self):
+        r = run("run", MODEL, "--raw", "-p", "The capital of France is", "--temp", "0", "-n", "8000", "-c", "16", "--ignore-eos")
+        self.assertEqual(r.returncode, 0, r.stderr)
+        r = run("run", MODEL, "-p", "word " * 100, "-c", "64")
+        self.assertEqual(r.returncode, 2)
+        self.assertIn("shorten the prompt, or raise --ctx-size", r.stderr)
+        self.assertNotIn("/reset", r.stderr)
+
+    def test_help_names_the_settings_of_one_source_once(self):
+        env = {**os.environ, "ATOM_DP_SIZE": "2"}
+        r = subprocess.run([ISOTOPE, "levers", "--changed", "--set", "ATOM_DP_SIZE=3", "--set", "ATOM_DP_SIZE=4"], capture_output=True, text=True, env=env)
+        self.assertEqual(r.stderr.count("ATOM_DP_SIZE"), 1, r.stderr)
+
+
+class Files(Cases):
+    def setUp(self):
+        self.folder = tempfile.mkdtemp()
+
+    def path(self, name, content=None):
+        path = os.path.join(self.folder, name)
+        if content is not None:
+            with open(path, "wb") as f:
+                f.write(content)
+        return path
+
+    def test_what_is_no_readable_file(self):
+        folder, bad = self.folder, self.path("bad", b"abc \xff\xfe def" * 100)
+        self.check([
+            (["perplexity", MODEL, "-f", folder], 2, f"'{folder}' is a folder"),
+            (["perplexity", MODEL, "--ids-file", folder], 2, f"'{folder}' is a folder"),
+            (["perplexity", MODEL, "-f", "/none/x"], 1, "'/none/x' cannot be opened"),
+            (["perplexity", MODEL, "-f", bad], 2, f"'{bad}' is not UTF-8"),
+            *[(["perplexity", MODEL, "--ids-file", self.path("ids", text)], 2, words) for text, words in (
+                (b"[1,2", "is no JSON array"), (b"[1,\"2\"]", "is no token id"), (b"[1,-2]", "is no token id"), (b"[1e9]", "is no token id"),
+                (b"1 2 x", "is no token id"), (b"[1,99999999999]", "is no token id"), (b"1 2 3", "the text has 3 tokens"))],
+            (["run", MODEL, "-p", "x", "--chat-template", folder], 2, f"'{folder}' is a folder"),
+            (["--config", folder, "levers"], 2, f"'{folder}' is a folder"),
+            (["--config", "/none/x", "levers"], 1, "'/none/x' cannot be opened"),
+            (["inspect", "/dev/null"], 2, "the path leads to a device or pipe"),
+            (["inspect", folder], 1, "the folder holds neither"),
+        ])
+
+    def test_output_files(self):
+        self.check([
+            (["logits", MODEL, "--ids", "1", "-o", self.folder], 2, "is a folder"),
+            (["logits", MODEL, "--ids", "1", "-o", "/none/x"], 2, "'/none/x' cannot be written"),
+            (["logits", MODEL, "--ids", "1", "-o", "/dev/full"], 1, "'/dev/full' cannot be written: No space left"),
+            (["perplexity", MODEL, "-f", __file__, "--write-ids", "/none/x"], 2, "'/none/x' cannot be written"),
+        ])
+        self.assertTrue(stat.S_ISCHR(os.stat("/dev/full").st_mode))
+        real, link = self.path("real"), self.path("link")
+        os.symlink("real", link)
+        for out in (real, link):
+            self.assertEqual(run("logits", MODEL, "--ids", "1,2", "-o", out).returncode, 0)
+        self.assertTrue(os.path.islink(link))
+        with open(real, "rb") as f:
+            whole = f.read()
+        self.assertIn(b'"logits"', whole[:200])
+        self.assertEqual(sorted(os.listdir(self.folder)), ["link", "real"])
+        r = subprocess.run([ISOTOPE, "logits", MODEL, "--ids", "1,2", "-o", "/dev/stdout"], capture_output=True)
+        self.assertEqual((r.returncode, r.stdout), (0, whole))
+
+    def test_a_few_windows_of_a_long_text(self):
+        text = self.path("text", b"".join(b"Line %d tells of the number %d and of nothing else.\n" % (i, i * i) for i in range(4000)))
+        a, b = (json.loads(run("perplexity", MODEL, "-f", f, "--window", "16", "--max-windows", "2", "--json").stdout)
+                for f in (text, self.path("short", open(text, "rb").read()[:20000])))
+        self.assertEqual(a["window_mean_nll"], b["window_mean_nll"])
+
+
+class Streams(unittest.TestCase):
+    def test_standard_output_that_cannot_be_written(self):
+        for args in (["--help"], ["--version"], ["levers"], ["inspect", MODEL, "--tensors"], ["tokenize", MODEL, "-p", "x y"], ["completion", "bash"],
+                     ["run", MODEL, "-p", "Count to a thousand.", "-n", "3000", "--ignore-eos"]):
+            for command, words in ((["sh", "-c", '"$@" > /dev/full', "sh"], "No space left"), (["sh", "-c", '"$@" >&-', "sh"], "Bad file descriptor")):
+                with self.subTest(args=args, words=words):
+                    r = subprocess.run([*command, ISOTOPE, *args], stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, timeout=60)
+                    self.assertEqual(r.returncode, 1)
+                    self.assertEqual(r.stderr.count("\n"), 1, r.stderr)
+                    self.assertIn("isotope: standard output cannot be written: " + words, r.stderr)
+
+
+class Completion(unittest.TestCase):
+    def complete(self, *words):
+        script = run("completion", "bash").stdout
+        code = script + f"\nCOMP_WORDS=({' '.join(words)}); COMP_CWORD={len(words) - 1}; _isotope; printf '%s\\n' \"${{COMPREPLY[@]}}\""
+        return subprocess.run(["bash", "-c", code], capture_output=True, text=True).stdout.split()
+
+    def test_words(self):
+        self.assertIn("serve", self.complete("isotope", "se"))
+        self.assertIn("--port", self.complete("isotope", "--config", "x", "serve", "--po"))
+        self.assertIn("smollm2-135m", self.complete("isotope", "run", "smo"))
+        self.assertIn("gemma3-270m", self.complete("isotope", "bench", "-m", "gem"))
+
+
+class Make(unittest.TestCase):
+    def test_texts_reach_the_program_as_written(self):
+        if not os.path.exists(REPO + "/Makefile"):
+            self.skipTest("no source tree")
+        probe = 'probe:\n\t@printf "%s|%s" "$$PROMPT" "$$MODEL"\n'
+        prompt = 'a `echo b` $HOME "c" \'d\' $(shell echo e)'
+        r = subprocess.run(["make", "-s", "-C", REPO, "-f", "Makefile", "-f", "-", "probe", "PROMPT=" + prompt, "MODEL=/a b.gguf"], input=probe, capture_output=True, text=True)
+        self.assertEqual(r.stdout, prompt + "|/a b.gguf", r.stderr)
+
+
+class Chat(unittest.TestCase):
+    def test_a_paste_stays_together_and_a_folder_is_no_conversation(self):
+        folder = tempfile.mkdtemp()
+        t = Terminal("run", MODEL, "--temp", "0", "-n", "4", "-c", "512", env={"XDG_CONFIG_HOME": folder})
+        t.expect("> ")
+        t.send("\x1b[200~Hello\n\tthere\r\nyou\x1b[201~!\r")
+        t.expect("\n> ")
+        t.send("/load /tmp\r")
+        t.expect("'/tmp' is a folder")
+        t.send(f"/save {folder}/talk.json\r")
+        t.expect("2 messages written")
+        with open(folder + "/talk.json") as f:
+            self.assertEqual(json.load(f)[0]["content"], "Hello\n\tthere\nyou!")
+        t.send("\x1b")  # a lone escape key is no paste
+        time.sleep(0.2)
+        t.send("/none\r")
+        t.expect("> ")
+        t.send("/exit\r")
+        self.assertEqual(t.status(), 0)
+
+
+if __name__ == "__main__":
+    need_model()
+    unittest.main(warnings="ignore")
