@@ -27,11 +27,11 @@ model: deps      ## fetch the built-in model into the user's cache (nothing to d
 	@if [ ! -e "$$MODEL" ]; then scripts/fetch-model "$$MODEL" > /dev/null; fi
 
 run: build model ## answer PROMPT, then chat when on a terminal; MODEL is a built-in name or a path
-	@build/release/isotope run --seed 1 -p "$$PROMPT" -- "$$MODEL"
-	@if [ -t 0 ] && [ -t 1 ] && [ "$$MODEL" != gemma3-270m ]; then build/release/isotope run -- "$$MODEL"; fi
+	@build/release/isotope run --seed 1 --prompt="$$PROMPT" --model="$$MODEL"
+	@if [ -t 0 ] && [ -t 1 ] && [ "$$MODEL" != gemma3-270m ]; then build/release/isotope run --model="$$MODEL"; fi
 
 serve: build model ## the OpenAI-compatible server on PORT
-	@build/release/isotope serve --model "$$MODEL" --port $(PORT)
+	@build/release/isotope serve --model="$$MODEL" --port $(PORT)
 
 test: build-all  ## build and run all tests
 	@scripts/fetch-model smollm2-135m && scripts/fetch-model gemma3-270m

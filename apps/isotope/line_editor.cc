@@ -24,7 +24,7 @@ struct LineEditor::Impl {
   History* history = nullptr;
   HistEvent event{};
   std::deque<unsigned char> ahead;  ///< bytes that were looked at and are still to be handed out
-  bool pasting = false;
+  bool pasting = false, announced = false;
   bool terminal = ::isatty(STDERR_FILENO) != 0;
 };
 
@@ -53,6 +53,10 @@ int next_byte(LineEditor::Impl& impl, int milliseconds) {
     unsigned char c = 0;
     return ::read(STDIN_FILENO, &c, 1) == 1 ? c : -1;
   }
+}
+
+void tell(const LineEditor::Impl& impl, std::string_view words) {
+  if (impl.terminal) (void)!::write(STDERR_FILENO, words.data(), words.size());
 }
 
 // Whether the escape character that was just read begins `mark`; if not, what was read stays to be handed out.
@@ -101,6 +105,7 @@ int read_char(EditLine* edit, wchar_t* out) {
   void* data = nullptr;
   el_get(edit, EL_CLIENTDATA, &data);
   auto* impl = static_cast<LineEditor::Impl*>(data);
+  if (!std::exchange(impl->announced, true)) tell(*impl, kPasteOn);  // now the prompt is out, and the terminal is the editor's
   int first = unmarked_byte(*impl);
   while (impl->pasting && first >= 0 && (first < 0x20 || first == 0x7f)) {
     if (const wchar_t sign = pasted(*impl, first); sign != 0) return *out = sign, 1;
@@ -162,12 +167,9 @@ LineEditor::Line LineEditor::read(const std::string& prompt) {
   impl_->pasting = false;
   impl_->ahead.clear();
   int count = 0;
-  const auto tell = [this](std::string_view words) {
-    if (impl_->terminal) (void)!::write(STDERR_FILENO, words.data(), words.size());
-  };
-  tell(kPasteOn);
+  impl_->announced = false;
   const char* text = el_gets(impl_->edit, &count);
-  tell(kPasteOff);
+  if (impl_->announced) tell(*impl_, kPasteOff);
   if (impl_->interrupt.pressed()) {
     el_reset(impl_->edit);
     impl_->interrupt.clear();

@@ -178,19 +178,21 @@ class Chat(unittest.TestCase):
     def test_a_paste_stays_together_and_a_folder_is_no_conversation(self):
         folder = tempfile.mkdtemp()
         t = Terminal("run", MODEL, "--temp", "0", "-n", "4", "-c", "512", env={"XDG_CONFIG_HOME": folder})
-        t.expect("> ")
+        t.prompt()
         t.send("\x1b[200~Hello\n\tthere\r\nyou\x1b[201~!\r")
-        t.expect("\n> ")
+        t.prompt()
         t.send("/load /tmp\r")
         t.expect("'/tmp' is a folder")
+        t.prompt()
         t.send(f"/save {folder}/talk.json\r")
         t.expect("2 messages written")
+        t.prompt()
         with open(folder + "/talk.json") as f:
             self.assertEqual(json.load(f)[0]["content"], "Hello\n\tthere\nyou!")
         t.send("\x1b")  # a lone escape key is no paste
         time.sleep(0.2)
         t.send("/none\r")
-        t.expect("> ")
+        t.prompt()
         t.send("/exit\r")
         self.assertEqual(t.status(), 0)
 
