@@ -66,7 +66,7 @@ class Terminal:
             data = os.read(self.fd, 65536)
         except OSError:
             return False
-        self.seen += data.decode(errors="replace")
+        self.seen = re.sub("\x1b\\[\\?2004[hl]", "", self.seen + data.decode(errors="replace"))  # asking for bracketed paste shows nothing
         return bool(data)
 
     def expect(self, pattern, seconds=PATIENCE):

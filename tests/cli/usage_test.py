@@ -38,7 +38,7 @@ class CommandLine(Cases):
     def test_numbers(self):
         run_it = ["run", MODEL, "-p", "x", "-n", "1"]
         self.check([
-            *[(run_it + ["--temp", v], 2, f"--temperature: '{v}' is not a finite number") for v in ("nan", "inf", "-inf", "1e400", "", " 1", "1x")],
+            *[(run_it + ["--temp", v], 2, f"--temp: '{v}' is not a finite number") for v in ("nan", "inf", "-inf", "1e400", "", " 1", "1x")],
             *[(run_it + ["--top-k", v], 2, "is not a finite number") for v in ("nan", "")],
             *[(["run", MODEL, "-p", "x", "-n", v], 2, f"--max-tokens: '{v}' is not an integer") for v in ("1e3", "", "0x10", "-", "1.5")],
             (["run", MODEL, "-p", "x", "-n", "99999999999999999999"], 2, "--max-tokens"),
@@ -102,9 +102,9 @@ class Files(Cases):
             (["perplexity", MODEL, "--ids-file", folder], 2, f"'{folder}' is a folder"),
             (["perplexity", MODEL, "-f", "/none/x"], 1, "'/none/x' cannot be opened"),
             (["perplexity", MODEL, "-f", bad], 2, f"'{bad}' is not UTF-8"),
-            *[(["perplexity", MODEL, "--ids-file", self.path("ids", text)], 2, words) for text, words in (
+            *[(["perplexity", MODEL, "--ids-file", self.path(f"ids{i}", text)], 2, words) for i, (text, words) in enumerate((
                 (b"[1,2", "is no JSON array"), (b"[1,\"2\"]", "is no token id"), (b"[1,-2]", "is no token id"), (b"[1e9]", "is no token id"),
-                (b"1 2 x", "is no token id"), (b"[1,99999999999]", "is no token id"), (b"1 2 3", "the text has 3 tokens"))],
+                (b"1 2 x", "is no token id"), (b"[1,99999999999]", "is no token id"), (b"1 2 3", "the text has 3 tokens")))],
             (["run", MODEL, "-p", "x", "--chat-template", folder], 2, f"'{folder}' is a folder"),
             (["--config", folder, "levers"], 2, f"'{folder}' is a folder"),
             (["--config", "/none/x", "levers"], 1, "'/none/x' cannot be opened"),
@@ -179,7 +179,7 @@ class Chat(unittest.TestCase):
         folder = tempfile.mkdtemp()
         t = Terminal("run", MODEL, "--temp", "0", "-n", "4", "-c", "512", env={"XDG_CONFIG_HOME": folder})
         t.prompt()
-        t.send("\x1b[200~Hello\n\tthere\r\nyou\x1b[201~!\r")
+        t.send("\x1b[200~Hello\n\tthere\ryou\x1b[201~!\r")
         t.prompt()
         t.send("/load /tmp\r")
         t.expect("'/tmp' is a folder")
