@@ -14,6 +14,7 @@
 #include "bench_load.h"
 #include "bench_report.h"
 #include "bench_serve.h"
+#include "bench_simulate.h"
 #include "commands.h"
 #include "kernels/cpu/pick.h"
 #include "model_path.h"
@@ -30,6 +31,7 @@ struct Options {
   int repetitions = 5;
   std::string kv = "bf16", isa;
   bool json = false, no_warmup = false, explain = false;
+  SimulateFlags simulate;
 };
 
 const std::map<std::string, KvType> kKvTypes = {
@@ -150,6 +152,11 @@ class Bench {
 
 Result<void> run(const Options& o, const Context& context) {
   ISO_TRY(const levers::Levers levers, resolve_levers(context));
+  if (!o.simulate.trace.empty()) {
+    ISO_TRY(const std::string text, o.simulate.run(levers, o.json));
+    std::fputs(text.c_str(), stdout);
+    return {};
+  }
   ISO_TRY(const auto rows, Bench(o).run(levers, context.environment));
   out(o.json ? bench_json(rows) : bench_table(rows));
   return {};
@@ -189,9 +196,10 @@ void add_bench(CLI::App& app, Context& context) {
   sub->add_flag("--explain", o->explain, "also time each op: bytes, operations, share of the machine's limit, and what bounds the step");
   sub->add_flag("--no-warmup", o->no_warmup, "count the first run too");
   add_bench_serve(*sub, context);
+  o->simulate.add(*sub);
   sub->callback([o, sub, &context] {
     if (!sub->get_subcommands().empty()) return;  // that one says what to run
-    if (o->models.empty()) throw CLI::RequiredError("--model");
+    if (o->models.empty() && o->simulate.trace.empty()) throw CLI::RequiredError("--model (or --simulate)");
     context.run = [o, &context] {
       const auto done = run(*o, context);
       return done ? 0 : report(done.error());

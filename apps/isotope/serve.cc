@@ -56,11 +56,15 @@ void add_server_flags(CLI::App& sub, Flags& f) {
 void add_model_flags(CLI::App& sub, Flags& f) {
   EngineOptions& e = f.engine.options;
   f.engine.add(sub);
-  sub.add_option(spellings("max-num-seqs", "--parallel"), e.max_num_seqs, "sequences that run at once")->check(CLI::Range(1, 1 << 20))->capture_default_str();
+  sub.add_option(spellings("max-num-seqs", "--parallel,--max-batch-size,--max-decode-seqs"), e.max_num_seqs, "sequences that run at once")->check(CLI::Range(1, 1 << 20))->capture_default_str();
   sub.add_option(spellings("max-num-batched-tokens"), e.max_num_batched_tokens, "tokens of one step")->check(CLI::Range(int64_t{1}, int64_t{1} << 30))->capture_default_str();
   sub.add_option(spellings("long-prefill-token-threshold"), e.long_prefill_token_threshold, "most tokens of one prompt in a step; 0 = no cap")
       ->check(CLI::Range(int64_t{0}, int64_t{1} << 30))->capture_default_str();
   sub.add_option(spellings("max-queue"), e.max_queue, "requests beyond --max-num-seqs before new ones get 429")->check(CLI::Range(1, 1 << 24))->capture_default_str();
+  sub.add_option(spellings("queue-timeout-ms"), e.queue_timeout_ms, "a request that has not started by then gets 503; 0 = it may wait for ever")
+      ->check(CLI::Range(int64_t{0}, int64_t{INT32_MAX}))->capture_default_str();
+  sub.add_flag("--fair-share,--fair_share,!--no-fair-share,!--no_fair_share", e.fair_share,
+               "API keys, else users, take turns by the tokens they cost (on); off: first come, first served");
   sub.add_option(spellings("preempt-every"), e.preempt_every, "test aid: preempt a sequence every N steps")->group("");
   sub.add_flag("--enable-prefix-caching,--enable_prefix_caching,!--no-enable-prefix-caching,!--no-enable_prefix_caching,!--no_enable_prefix_caching",
                e.prefix_caching, "reuse the KV cache of equal prompt beginnings (on)");
@@ -145,6 +149,7 @@ Result<ServeOptions> resolve(const Flags& f, const CLI::App& sub, const Context&
   ISO_CHECK_OK(check_keys(o.api.api_keys));
   ISO_TRY(const std::string path, model_path(f.model, context.environment));
   ISO_TRY(o.engine, f.engine.resolve(path, levers));
+  if (const auto seqs = levers.capacity().max_decode_seqs; seqs && sub.count("--max-num-seqs") == 0) o.engine.max_num_seqs = int(std::min<int64_t>(*seqs, 1 << 20));
   if (!origins.empty()) o.http.allowed_origins = std::move(origins);
   o.http.port = f.server_port >= 0 ? f.server_port : f.port;
   o.http.body_limit = size_t(f.body_mb * (1 << 20));

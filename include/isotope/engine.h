@@ -77,6 +77,7 @@ struct RequestStats {
   CacheReason cache_reason = CacheReason::none;
   int64_t cache_position = -1;     ///< token of the prompt at which cache_reason holds; -1 = none
   int chunks = 0, preemptions = 0;
+  int delayer_holds = 0;  ///< steps that the prefill delayer let pass while the request waited
   double queue_s = 0, prefill_s = 0, decode_s = 0, ttft_s = 0;
   double cumulative_logprob = 0;
   uint64_t seed = 0;
@@ -87,6 +88,8 @@ struct Request {
   std::vector<int32_t> prompt;
   SamplingParams sampling;
   int priority = 0;                ///< lower runs first
+  std::string share_key;           ///< whose share it takes (API key, user); empty is a key like any other
+  int64_t deadline_ms = 0;         ///< if it has not started by then (from submission) it ends as unavailable; 0 = the engine's own limit
   std::string cache_salt;
   int64_t salt_from = 0;           ///< first token of the prompt that only requests of the same salt may share
   int64_t pin_tokens = 0;          ///< that many leading tokens are kept in the prefix cache …
@@ -102,6 +105,7 @@ struct EngineStats {
   int64_t steps = 0, preemptions = 0, prompt_tokens = 0, generation_tokens = 0;
   int64_t prefix_queries = 0, prefix_hits = 0;                       ///< in tokens
   double last_step_age_s = 0;
+  int retry_after_s = 1;                                             ///< when a request that is refused now should come again
 };
 
 /// Where an engine publishes what its prefix cache holds; see docs/kv-events.md.

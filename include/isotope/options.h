@@ -57,6 +57,8 @@ struct EngineOptions {
   int64_t max_num_batched_tokens = 2048; ///< tokens of one step
   int64_t long_prefill_token_threshold = 0;  ///< cap on one sequence's chunk; 0 = none
   int max_queue = 4096;                  ///< requests alive beyond max_num_seqs before resource_exhausted
+  int64_t queue_timeout_ms = 0;          ///< a request that has not started by then ends as unavailable; 0 = it may wait for ever
+  bool fair_share = true;                ///< among equal priorities, requests of different share keys take turns by tokens
   bool prefix_caching = true;
   bool chunked_prefill = true;
   int preempt_every = 0;                 ///< test aid: force a preemption every k steps; 0 = never

@@ -16,12 +16,11 @@ static_assert(int(CacheReason::window) == int(kv::Miss::Cause::window) && int(Ca
 
 constexpr int64_t kPromptLogitBytes = 64 << 20;  ///< prompt logits held at once, whatever the prompt's length
 
-bool more_deserving(const Sequence* a, const Sequence* b) {
-  return a->request.priority != b->request.priority ? a->request.priority < b->request.priority : a->arrival < b->arrival;
+Sequence& sequence(sched::Entry& e) {
+  return static_cast<Sequence&>(e);
 }
-
-void insert_sorted(std::vector<Sequence*>& list, Sequence& s) {
-  list.insert(std::upper_bound(list.begin(), list.end(), &s, more_deserving), &s);
+const Sequence& sequence(const sched::Entry& e) {
+  return static_cast<const Sequence&>(e);
 }
 
 sched::Limits limits_of(const EngineOptions& o, const kv::Manager& kv, int64_t max_logit_rows) {
@@ -48,23 +47,26 @@ Core::Core(Parts& p, Board& board, Metrics& metrics, std::atomic<int64_t>& queue
       max_logit_rows_(std::max<int64_t>(1, kPromptLogitBytes / int64_t(sizeof(float)) / p.info.vocab)),
       check_every_step_(p.check_every_step),
       kv_(p.options.block_size, p.groups, p.options.prefix_caching, p.kv_options),
+      sched_({.limits = limits_of(options_, kv_, max_logit_rows_), .delayer = p.delayer, .fair_share = options_.fair_share}, *this),
       builder_(kv_, p.options.max_num_batched_tokens + p.options.max_num_seqs, p.options.max_num_seqs) {
-  input_.limits = limits_of(options_, kv_, max_logit_rows_);
   workers_.reserve(size_t(runner_.workers()));
   for (int i = 0; i < runner_.workers(); ++i) workers_.emplace_back(p.info.vocab);
-  for (auto* v : {&running_, &waiting_, &outbox_, &by_ref_}) v->reserve(size_t(options_.max_num_seqs));
+  outbox_.reserve(size_t(options_.max_num_seqs));
   publish();
 }
 
 void Core::add(std::unique_ptr<Sequence>& s, base::HashChain* chain) {
   const size_t room = alive_.size() + 1;  // whatever may fail for want of memory fails here, and leaves s with the caller
-  for (auto* v : {&running_, &waiting_, &outbox_})
-    if (v->capacity() < room) v->reserve(2 * room);
+  if (outbox_.capacity() < room) outbox_.reserve(2 * room);
   kv_.hash_prompt(s->kv, s->tokens, chain);
-  auto& slot = alive_[s->request.id];
-  s->arrival = arrivals_++;
-  insert_sorted(waiting_, *s);
-  slot = std::move(s);
+  const auto slot = alive_.try_emplace(s->request.id).first;
+  try {
+    sched_.add(*s);
+  } catch (...) {
+    alive_.erase(slot);
+    throw;
+  }
+  slot->second = std::move(s);
 }
 
 void Core::end(uint64_t id, FinishReason reason, std::optional<Error> error) {
@@ -74,8 +76,8 @@ void Core::end(uint64_t id, FinishReason reason, std::optional<Error> error) {
 }
 
 void Core::end_all(FinishReason reason, const Error& error) {
-  while (!running_.empty()) retire(*running_.back(), reason, error);
-  while (!waiting_.empty()) retire(*waiting_.back(), reason, error);
+  for (const auto* list : {&sched_.running(), &sched_.waiting()})
+    while (!list->empty()) retire(sequence(**list->rbegin()), reason, error);
 }
 
 void Core::forget_prefixes() {
@@ -85,78 +87,72 @@ void Core::forget_prefixes() {
 
 // ---- planning -----------------------------------------------------------------------------------------------------------------
 
-/// Whether this step might lack blocks; only then is it worth counting what preemption would free.
-bool Core::tight() const {
-  int64_t need = 0;
-  for (const Sequence* s : running_) need += (s->known() + kv_.block_size() - 1) / kv_.block_size() - s->kv.blocks();
-  for (int g = 0; g < kv_.groups(); ++g)
-    if (input_.available[size_t(g)] < need) return true;
-  return false;
+sched::SeqState Core::running_state(const sched::Entry& e) const {
+  const Sequence& s = sequence(e);
+  return {.computed = s.computed,
+          .known = s.known(),
+          .blocks = s.kv.blocks(),
+          .all_rows = s.prompt_rows < s.prompt_rows_end(),
+          .fresh = s.fresh};
 }
 
-void Core::collect_running() {
-  running_states_.clear();
-  const bool count_held = input_.force_preempt || tight();
-  for (Sequence* s : running_) {
-    sched::SeqState state{.ref = int32_t(by_ref_.size()),
-                          .computed = s->computed,
-                          .known = s->known(),
-                          .blocks = s->kv.blocks(),
-                          .all_rows = s->prompt_rows < s->prompt_rows_end(),
-                          .fresh = s->fresh};
-    if (count_held) state.held = kv_.held(s->kv);
-    running_states_.push_back(state);
-    by_ref_.push_back(s);
-  }
+kv::Counts Core::held(const sched::Entry& e) const {
+  return kv_.held(sequence(e).kv);
 }
 
-/// Only as much of the queue's head as this step could admit.
-void Core::collect_waiting() {
-  waiting_states_.clear();
-  int64_t budget = options_.max_num_batched_tokens;
-  for (Sequence* s : waiting_) {
-    if (budget <= 0 || running_.size() + waiting_states_.size() >= size_t(options_.max_num_seqs)) return;
-    const kv::Hit hit = kv_.probe(s->kv, s->tokens, s->hit_limit());
-    const int64_t computed = hit.blocks * kv_.block_size();
-    waiting_states_.push_back({.ref = int32_t(by_ref_.size()),
-                               .computed = computed,
-                               .known = s->known(),
-                               .blocks = hit.blocks,
-                               .held = hit.evictable,
-                               .all_rows = s->prompt_rows < s->prompt_rows_end()});
-    by_ref_.push_back(s);
-    budget -= s->known() - computed;
+sched::SeqState Core::waiting_state(sched::Entry& e) {
+  Sequence& s = sequence(e);
+  const kv::Hit hit = kv_.probe(s.kv, s.tokens, s.hit_limit());
+  return {.computed = hit.blocks * kv_.block_size(),
+          .known = s.known(),
+          .blocks = hit.blocks,
+          .held = hit.evictable,
+          .all_rows = s.prompt_rows < s.prompt_rows_end()};
+}
+
+void Core::refuse_overdue() {
+  while (sched::Entry* e = sched_.overdue(now_ns_)) {
+    Sequence& s = sequence(*e);
+    metrics_.rejected("deadline");
+    retire(s, FinishReason::error,
+           Error{Code::unavailable,
+                 fmt::format("the request has waited {:.0f} ms and was not started in time", seconds_between(s.submitted_ns, now_ns_) * 1e3),
+                 s.request.deadline_ms > 0 ? "request field 'deadline_ms'" : "--queue-timeout-ms", "retry later, or allow more time"});
   }
 }
 
 void Core::make_plan() {
-  by_ref_.clear();
-  input_.available = kv_.available();
-  input_.force_preempt = options_.preempt_every > 0 && (stats_.steps + 1) % options_.preempt_every == 0;
-  collect_running();
-  collect_waiting();
-  input_.running = running_states_;
-  input_.waiting = waiting_states_;
-  planner_.plan(input_, plan_);
+  sched::Pass pass{.available = kv_.available(), .now_ns = now_ns_};
+  for (int g = 0; g < kv_.groups(); ++g) pass.total[size_t(g)] = kv_.pool(g).total();
+  pass.force_preempt = options_.preempt_every > 0 && (stats_.steps + 1) % options_.preempt_every == 0;
+  plan_ = &sched_.plan(pass);
+  report_delayer();
+}
+
+void Core::report_delayer() {
+  const auto exit = sched_.last_exit();
+  if (!exit) return;
+  const sched::Delayer& d = *sched_.delayer();
+  metrics_.delayer(*exit);
+  if (d.settings().debug) base::log(base::LogLevel::info, "{}", d.debug_line(sched_.last_signals(), *exit));
+  if (d.summary_due()) base::log(base::LogLevel::info, "{}", d.summary());
 }
 
 void Core::apply_preemptions() {
-  for (const int32_t ref : plan_.preempt) {
-    Sequence& s = *by_ref_[size_t(ref)];
-    std::erase(running_, &s);
+  for (const int32_t ref : plan_->preempt) {
+    Sequence& s = sequence(sched_.at(ref));
+    sched_.preempt(s);
     kv_.release(s.kv);
     s.computed = 0;
     s.stage = Stage::waiting;
     ++s.stats.preemptions;
     ++counts_.preempted;
     ++stats_.preemptions;
-    insert_sorted(waiting_, s);
   }
 }
 
 void Core::admit(Sequence& s) {
-  std::erase(waiting_, &s);
-  insert_sorted(running_, s);
+  sched_.admit(s);
   s.stage = Stage::running;
   s.fresh = true;
   const int64_t looked_up = s.known();
@@ -173,18 +169,25 @@ void Core::admit(Sequence& s) {
   s.stats.cached_tokens = s.computed;
   s.stats.cache_reason = CacheReason(s.kv.miss.cause);
   s.stats.cache_position = s.kv.miss.position;
+  s.stats.delayer_holds = int(sched_.holds() - s.holds_before);
   queued_.fetch_sub(1, std::memory_order_relaxed);
+  starts_.start(now_ns_);
+  starts_per_s_.store(starts_.per_s(now_ns_), std::memory_order_relaxed);
 }
 
 /// All hits are claimed before anybody grows, so that growth never evicts a block that a hit counts on.
 void Core::gather_work() {
-  for (const int32_t ref : plan_.admit) admit(*by_ref_[size_t(ref)]);
+  for (const int32_t ref : plan_->admit) admit(sequence(sched_.at(ref)));
   work_.clear();
-  for (const auto& [ref, tokens] : plan_.work) {
-    Sequence& s = *by_ref_[size_t(ref)];
+  bool prefill = false;
+  for (const auto& [ref, tokens] : plan_->work) {
+    Sequence& s = sequence(sched_.at(ref));
     const int64_t n = std::min(tokens, s.known() - s.computed);
-    if (n > 0 && kv_.grow(s.kv, s.computed + n)) work_.push_back({&s, n});
+    if (n <= 0 || !kv_.grow(s.kv, s.computed + n)) continue;
+    work_.push_back({&s, n});
+    prefill |= s.fresh;
   }
+  sched_.executed(prefill);
 }
 
 /// Nothing could be planned although somebody waits. Sizing rules it out; if it happens all the same, one request fails and the
@@ -192,8 +195,9 @@ void Core::gather_work() {
 void Core::unstick() {
   if (++empty_steps_ < 3) return;
   empty_steps_ = 0;
-  Sequence* s = !running_.empty() ? running_.back() : !waiting_.empty() ? waiting_.front() : nullptr;
-  if (!s) return;
+  sched::Entry* e = !sched_.running().empty() ? *sched_.running().rbegin() : !sched_.waiting().empty() ? *sched_.waiting().begin() : nullptr;
+  if (!e) return;
+  Sequence* const s = &sequence(*e);
   base::log(base::LogLevel::error, "request {}: no KV blocks can be found for it", s->request.id);
   retire(*s, FinishReason::error,
          Error{Code::resource_exhausted, fmt::format("the KV cache cannot hold this sequence of {} tokens", s->known()),
@@ -206,12 +210,13 @@ void Core::step() {
   now_ns_ = now_ns();
   kv_.set_time(now_ns_);
   counts_ = {};
+  refuse_overdue();
   make_plan();
   apply_preemptions();
   gather_work();
   ++stats_.steps;
   if (work_.empty()) {
-    if (plan_.preempt.empty()) unstick();
+    if (plan_->preempt.empty()) unstick();
   } else {
     empty_steps_ = 0;
     if (run_model()) {
@@ -345,7 +350,7 @@ void Core::take_token(Sequence& s) {
 // --------------------------------------------------------------------------------------------------------
 
 void Core::retire(Sequence& s, FinishReason reason, std::optional<Error> error) {
-  std::erase(s.stage == Stage::running ? running_ : waiting_, &s);
+  sched_.remove(s, s.admitted_ns ? s.known() : 0, reason == FinishReason::stop || reason == FinishReason::length);
   kv_.release(s.kv);
   s.stage = Stage::finished;
   s.outcome.finish = reason;
@@ -364,13 +369,14 @@ void Core::tell(Sequence& s) {
 
 void Core::publish() {
   const kv::BlockPool& pool = kv_.pool(0);
-  stats_.running = int64_t(running_.size());
-  stats_.waiting = int64_t(waiting_.size());
+  stats_.running = int64_t(sched_.running().size());
+  stats_.waiting = int64_t(sched_.waiting().size());
   stats_.blocks_total = pool.total();
   stats_.blocks_free = pool.free();
   stats_.blocks_evictable = pool.evictable();
   const auto partial =
-      std::count_if(running_.begin(), running_.end(), [](const Sequence* s) { return s->computed < s->prompt_tokens; });
+      std::count_if(sched_.running().begin(), sched_.running().end(),
+                    [](const sched::Entry* e) { return sequence(*e).computed < sequence(*e).prompt_tokens; });
   metrics_.step(counts_, stats_, partial);
   metrics_.prefix_cache(kv_.counters());
   publish_events();

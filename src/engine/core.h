@@ -15,11 +15,12 @@
 #include "engine/sequence.h"
 #include "kv/manager.h"
 #include "sample/sampler.h"
-#include "sched/plan.h"
+#include "sched/retry.h"
+#include "sched/scheduler.h"
 
 namespace isotope::engine {
 
-class Core {
+class Core final : private sched::Owner {
  public:
   /// `queued` counts requests that were accepted and never admitted.
   Core(Parts&, Board&, Metrics&, std::atomic<int64_t>& queued);
@@ -38,12 +39,16 @@ class Core {
   /// Compares all KV counts; logs and counts what is wrong.
   void check_integrity();
   void publish();
+  /// Any thread: when a request that is refused now should come again.
+  int retry_after_s(int64_t waiting) const { return sched::retry_after_s(waiting, starts_per_s_.load(std::memory_order_relaxed)); }
 
  private:
-  void collect_running();
-  void collect_waiting();
-  bool tight() const;
+  sched::SeqState running_state(const sched::Entry&) const override;
+  kv::Counts held(const sched::Entry&) const override;
+  sched::SeqState waiting_state(sched::Entry&) override;
+  void refuse_overdue();
   void make_plan();
+  void report_delayer();
   void apply_preemptions();
   void admit(Sequence&);
   void gather_work();
@@ -71,11 +76,10 @@ class Core {
   bool check_every_step_;
 
   kv::Manager kv_;
-  sched::Planner planner_;
-  sched::Input input_;
-  sched::StepPlan plan_;
-  std::vector<sched::SeqState> running_states_, waiting_states_;
-  std::vector<Sequence*> by_ref_;  ///< what SeqState::ref points into
+  sched::Scheduler sched_;
+  const sched::StepPlan* plan_ = nullptr;  ///< of this step
+  sched::StartRate starts_;
+  std::atomic<double> starts_per_s_{0};
   BatchBuilder builder_;
   std::vector<WorkItem> work_;
   tensor::Tensor logits_;
@@ -90,9 +94,7 @@ class Core {
   std::vector<Worker> workers_;
 
   std::unordered_map<uint64_t, std::unique_ptr<Sequence>> alive_;
-  std::vector<Sequence*> running_, waiting_;  ///< by priority, then arrival
   std::vector<Sequence*> outbox_;
-  uint64_t arrivals_ = 0;
   int empty_steps_ = 0;
   bool stale_ = false;  ///< something ended since the last publish()
   int64_t now_ns_ = 0;

@@ -15,6 +15,7 @@ namespace isotope::engine {
 
 namespace {
 
+constexpr int64_t kLongestWaitMs = 1'000'000'000;  ///< eleven days; keeps the sum of times in range
 constexpr int64_t kCheckEveryNs = 60'000'000'000;  ///< an idle engine recounts its blocks, but not after every request
 
 uint64_t draw_seed() {
@@ -54,6 +55,13 @@ std::unique_ptr<Sequence> make_sequence(Request r, const ModelInfo& info, const 
   s->kv.expected_blocks = (s->prompt_tokens + s->max_output) / options.block_size + 1;
   s->kv.cacheable = s->request.use_prefix_cache;
   identify(*s, options.block_size);
+  s->priority = s->request.priority;
+  s->share_key = s->request.share_key;
+  s->prompt_size = s->prompt_tokens;
+  s->output_limit = s->max_output;
+  s->arrived_ns = s->submitted_ns;
+  const int64_t patience = s->request.deadline_ms > 0 ? s->request.deadline_ms : options.queue_timeout_ms;
+  if (patience > 0) s->start_by_ns = s->submitted_ns + std::min(patience, kLongestWaitMs) * 1'000'000;
   s->stats = {.prompt_tokens = s->prompt_tokens, .seed = s->seed};
   return s;
 }
@@ -131,6 +139,12 @@ std::vector<KvEventSource> EngineImpl::kv_event_sources() const {
 Result<void> EngineImpl::reset_prefix_cache() {
   inbox_.put(ForgetPrefixes{});
   return {};
+}
+
+EngineStats EngineImpl::stats() const {
+  EngineStats s = board_.stats();
+  s.retry_after_s = core_.retry_after_s(queued_.load(std::memory_order_relaxed));
+  return s;
 }
 
 void EngineImpl::shutdown(double drain_s) {

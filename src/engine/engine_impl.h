@@ -26,7 +26,7 @@ class EngineImpl final : public Engine {
   Result<void> submit(Request) override;
   void finish(uint64_t id, FinishReason reason) override;
   std::optional<RequestStats> stats(uint64_t id) const override { return board_.find(id); }
-  EngineStats stats() const override { return board_.stats(); }
+  EngineStats stats() const override;
   Result<void> reset_prefix_cache() override;
   void shutdown(double drain_s) override;
   std::vector<KvEventSource> kv_event_sources() const override;

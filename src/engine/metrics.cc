@@ -15,11 +15,13 @@ using telemetry::Row;
 
 constexpr std::string_view kReasons[] = {"stop", "length", "abort", "error", "repetition"};
 constexpr std::string_view kSources[] = {"local_compute", "local_cache_hit", "external_kv_transfer"};
-constexpr std::string_view kRejections[] = {"queue_full", "invalid", "shutting_down", "duplicate_id"};
+constexpr std::string_view kRejections[] = {"queue_full", "invalid", "shutting_down", "duplicate_id", "deadline"};
 constexpr std::string_view kWalkModes[] = {"fast", "slow"};
 constexpr std::string_view kMemoReasons[] = {"changed", "published", "overflow", "cleared", "request"};
 constexpr std::string_view kHashFaults[] = {"none", "block_size", "seed", "length", "fingerprint", "link"};
 static_assert(std::size(kMemoReasons) == kv::CacheCounters::kInvalids && std::size(kHashFaults) == base::kChainFaults);
+constexpr std::string_view kExitNames[sched::kExits] = {"fill",     "stall", "ttft",    "kv",                   "partial", "nodecode",
+                                                        "queue_ms", "cost",  "vacuous", "hold_decode_interval", "hold"};
 constexpr double kTtft[] = {.001, .005, .01, .02, .04, .06, .08, .1, .25, .5,  .75,
                             1,    2.5,  5,   7.5, 10,  20,  40,  80, 160, 640, 2560};
 constexpr double kPerToken[] = {.01, .025, .05, .075, .1, .15, .2, .3, .4, .5, .75, 1, 2.5, 5, 7.5, 10, 20, 40, 80};
@@ -37,7 +39,7 @@ enum RowId : size_t {
   kAtomSnapshot, kAtomRefresh, kAtomRefreshErrors, kAtomRunning, kAtomWaiting, kAtomPartial, kAtomUsed, kAtomFree, kAtomTotal, kAtomIndexed,
   kAtomUsage, kAtomHitRatio, kAtomFinished, kAtomPrompt, kAtomGeneration, kAtomPreemptions, kAtomCacheRequests, kAtomCached, kAtomFull,
   kIntegrity, kWalkLookups, kWalkCompares, kWalks, kWalkFallback, kMemoHits, kMemoInvalid, kHashAdopted, kHashRejected, kHashedBlocks,
-  kEventsSent, kEventsDropped, kEventsBad, kEventsReplayed, kEventsAborted, kEventsRequests, kRowCount
+  kEventsSent, kEventsDropped, kEventsBad, kEventsReplayed, kEventsAborted, kEventsRequests, kDelayer, kRowCount
 };
 // clang-format on
 
@@ -111,6 +113,8 @@ constexpr std::array<Row, kRowCount> kRows = {{
     plain("isotope:kv_events_replayed", Kind::counter, "Batches of KV events sent again on request."),
     plain("isotope:kv_events_replay_aborted", Kind::counter, "Replays whose client vanished, stalled or asked again."),
     plain("isotope:kv_events_bad_requests", Kind::counter, "Messages to the replay socket that are no request."),
+    {"isotope:prefill_delayer_decisions", Kind::counter, "Verdicts of the prefill delayer by outcome; without a delayer all 0.",
+     "outcome", kExitNames},
 }};
 
 size_t reason_index(FinishReason r) {
@@ -187,6 +191,10 @@ void Metrics::finished(const Sequence& s, FinishReason reason, int64_t now) {
 void Metrics::rejected(std::string_view reason) {
   const auto* it = std::find(std::begin(kRejections), std::end(kRejections), reason);
   if (it != std::end(kRejections)) registry_.add(kRejected, 1, size_t(it - std::begin(kRejections)));
+}
+
+void Metrics::delayer(sched::Exit e) {
+  registry_.add(kDelayer, 1, size_t(e));
 }
 
 void Metrics::step(const StepCounts& c, const EngineStats& s, int64_t partial_prefills) {

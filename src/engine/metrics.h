@@ -26,7 +26,8 @@ class Metrics {
   void prompt_done(const Sequence&);                                 ///< the first time its whole prompt has been computed
   void token(const Sequence&, int64_t now_ns, int64_t previous_ns);
   void finished(const Sequence&, FinishReason, int64_t now_ns);
-  void rejected(std::string_view reason);  ///< any thread: "queue_full", "invalid", "shutting_down", "duplicate_id"
+  void rejected(std::string_view reason);  ///< any thread: "queue_full", "invalid", "shutting_down", "duplicate_id", "deadline"
+  void delayer(sched::Exit);               ///< a verdict of the prefill delayer
   void step(const StepCounts&, const EngineStats&, int64_t partial_prefills);
   void prefix_cache(const kv::CacheCounters&);  ///< totals since the start
   void kv_events(const kv::PublisherStats&);    ///< likewise

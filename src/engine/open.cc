@@ -34,6 +34,7 @@ Result<void> check_options(const EngineOptions& o) {
                           {"--max-num-batched-tokens", o.max_num_batched_tokens, 1, 1 << 24},
                           {"--block-size", o.block_size, 1, 4096},
                           {"--max-queue", o.max_queue, 0, INT32_MAX},
+                          {"--queue-timeout-ms", o.queue_timeout_ms, 0, INT32_MAX},
                           {"--max-model-len", o.max_model_len, 0, INT32_MAX},
                           {"--kv-cache-memory-bytes", o.kv_bytes, 0, INT64_MAX},
                           {"--long-prefill-token-threshold", o.long_prefill_token_threshold, 0, INT32_MAX},
@@ -180,6 +181,7 @@ Result<std::unique_ptr<Engine>> Engine::open(const EngineOptions& o, const lever
     ISO_TRY(parts.events, engine::make_publisher(levers.kv_events(), o, 0));
     parts.kv_options = {.fast_walk = cache.fast_walk, .walk_memo = cache.walk_memo, .events = parts.events != nullptr};
     parts.frontend_hash = cache.frontend_hash;
+    parts.delayer = levers.prefill_delayer();
     announce(storage, o, parts.info, length);
     parts.runner = std::make_unique<engine::ModelRunner>(std::move(ops), std::move(model), std::move(storage.kv), o.profile);
     return engine::make_engine(std::move(parts));

@@ -8,6 +8,7 @@
 #include "isotope/engine.h"
 #include "kv/event_publisher.h"
 #include "kv/manager.h"
+#include "levers/groups.h"
 
 namespace isotope::engine {
 
@@ -20,6 +21,7 @@ struct Parts {
   kv::ManagerOptions kv_options;
   std::unique_ptr<kv::EventPublisher> events;  ///< null: kv_options.events must be false
   bool frontend_hash = true;    ///< the thread that submits computes the block hashes
+  levers::PrefillDelayer delayer;
   bool check_every_step = false;  ///< tests: kv::Manager::check_integrity after each step
 };
 

@@ -10,6 +10,7 @@
 #include "kv/manager.h"
 #include "sample/history.h"
 #include "sample/row.h"
+#include "sched/scheduler.h"
 
 namespace isotope::engine {
 
@@ -26,7 +27,7 @@ struct Outcome {
   std::array<std::vector<TokenLogprob>, 1> top;  ///< memory reused from step to step
 };
 
-struct Sequence {
+struct Sequence : sched::Entry {
   explicit Sequence(Request r)
       : request(std::move(r)), tokens(std::move(request.prompt)), prompt_tokens(int64_t(tokens.size())) {}
 
@@ -36,7 +37,6 @@ struct Sequence {
   int64_t max_output = 0;
   std::vector<int32_t> end_tokens;  ///< sorted
   uint64_t seed = 0;
-  uint64_t arrival = 0;  ///< order among equal priorities
 
   Stage stage = Stage::waiting;
   int64_t computed = 0;  ///< tokens whose KV is there

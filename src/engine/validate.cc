@@ -122,6 +122,7 @@ Result<void> check_length(const Request& r, const ModelInfo& m) {
 
 Result<void> validate(const Request& r, const ModelInfo& m) {
   if (!r.sink) return bad("sink", "the request has no sink", "set Request::sink");
+  if (r.deadline_ms < 0) return bad("deadline_ms", fmt::format("deadline_ms is {}", r.deadline_ms), "use a number of milliseconds, or 0 for none");
   ISO_CHECK_OK(check_ids("prompt", r.prompt, m.vocab));
   ISO_CHECK_OK(check_floats(r.sampling));
   ISO_CHECK_OK(check_ints(r.sampling, m.vocab));

@@ -11,6 +11,11 @@ void store(bool& field, std::string_view v) { field = v == "true"; }
 void store(std::string& field, std::string_view v) { field = v; }
 void store(int& field, std::string_view v) { std::from_chars(v.data(), v.data() + v.size(), field); }
 void store(int64_t& field, std::string_view v) { std::from_chars(v.data(), v.data() + v.size(), field); }
+void store(double& field, std::string_view v) { std::from_chars(v.data(), v.data() + v.size(), field); }
+template <class T>
+void store(std::optional<T>& field, std::string_view v) {
+  if (!v.empty()) store(field.emplace(), v);
+}
 
 template <auto Part, auto Field>
 void set(AllGroups& g, std::string_view v) {
@@ -22,6 +27,8 @@ constexpr auto C = &AllGroups::cpu;
 constexpr auto P = &AllGroups::program;
 constexpr auto K = &AllGroups::prefix_cache;
 constexpr auto E = &AllGroups::kv_events;
+constexpr auto D = &AllGroups::delayer;
+constexpr auto M = &AllGroups::capacity;
 
 constexpr Binding kBindings[] = {
     {"ATOM_DISABLE_MMAP", Group::loading, set<L, &Loading::disable_mmap>},
@@ -51,6 +58,19 @@ constexpr Binding kBindings[] = {
     {"ATOM_KV_EVENTS_REPLAY_ENDPOINT", Group::kv_events, set<E, &KvEvents::replay_endpoint>},
     {"ATOM_KV_EVENTS_REPLAY_BUFFER_STEPS", Group::kv_events, set<E, &KvEvents::replay_buffer_steps>},
     {"ISOTOPE_KV_EVENTS_ENCODING", Group::kv_events, set<E, &KvEvents::encoding>},
+    {"ATOM_ENABLE_PREFILL_DELAYER", Group::delayer, set<D, &PrefillDelayer::enabled>},
+    {"ATOM_PREFILL_DELAYER_TARGET_FILL", Group::delayer, set<D, &PrefillDelayer::target_fill>},
+    {"ATOM_PREFILL_DELAYER_TTFT_MAX_TICKS", Group::delayer, set<D, &PrefillDelayer::ttft_max_ticks>},
+    {"ATOM_PREFILL_DELAYER_PARTIAL_MAX_TICKS", Group::delayer, set<D, &PrefillDelayer::partial_max_ticks>},
+    {"ATOM_PREFILL_DELAYER_STALL_TICKS", Group::delayer, set<D, &PrefillDelayer::stall_ticks>},
+    {"ATOM_PREFILL_DELAYER_COST_GATE", Group::delayer, set<D, &PrefillDelayer::cost_gate>},
+    {"ATOM_PREFILL_DELAYER_KV_HIGH_WATERMARK", Group::delayer, set<D, &PrefillDelayer::kv_high>},
+    {"ATOM_PREFILL_DELAYER_TOKEN_USAGE_LOW_WATERMARK", Group::delayer, set<D, &PrefillDelayer::kv_low>},
+    {"ATOM_PREFILL_DELAYER_MAX_QUEUE_MS", Group::delayer, set<D, &PrefillDelayer::max_queue_ms>},
+    {"ATOM_PREFILL_DECODE_INTERVAL", Group::delayer, set<D, &PrefillDelayer::decode_interval>},
+    {"ATOM_PREFILL_DELAYER_DEBUG", Group::delayer, set<D, &PrefillDelayer::debug>},
+    {"ATOM_PREFILL_DELAYER_LOG_EVERY", Group::delayer, set<D, &PrefillDelayer::log_every>},
+    {"ATLAS_MAX_DECODE_SEQS", Group::capacity, set<M, &Capacity::max_decode_seqs>},
 };
 
 }  // namespace

@@ -14,9 +14,11 @@ struct AllGroups {
   Program program;
   PrefixCache prefix_cache;
   KvEvents kv_events;
+  PrefillDelayer delayer;
+  Capacity capacity;
 };
 
-enum class Group : uint8_t { loading, cpu, program, prefix_cache, kv_events, count_ };
+enum class Group : uint8_t { loading, cpu, program, prefix_cache, kv_events, delayer, capacity, count_ };
 
 struct Binding {
   std::string_view name;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -47,6 +48,27 @@ struct Program {
   std::string api_key;           ///< ISOTOPE_API_KEY
   std::string client_api_key;    ///< OPENAI_API_KEY
   std::string log_level = "info";///< ISOTOPE_LOG_LEVEL
+};
+
+/// When prompts are held back while others decode (src/sched/delayer.h).
+struct PrefillDelayer {
+  bool enabled = true;                  ///< ATOM_ENABLE_PREFILL_DELAYER
+  double target_fill = 0.9;             ///< ATOM_PREFILL_DELAYER_TARGET_FILL
+  int64_t ttft_max_ticks = 200;         ///< ATOM_PREFILL_DELAYER_TTFT_MAX_TICKS
+  int64_t partial_max_ticks = 100;      ///< ATOM_PREFILL_DELAYER_PARTIAL_MAX_TICKS
+  int64_t stall_ticks = 10;             ///< ATOM_PREFILL_DELAYER_STALL_TICKS
+  bool cost_gate = true;                ///< ATOM_PREFILL_DELAYER_COST_GATE
+  double kv_high = 0.9;                 ///< ATOM_PREFILL_DELAYER_KV_HIGH_WATERMARK
+  std::optional<double> kv_low;         ///< ATOM_PREFILL_DELAYER_TOKEN_USAGE_LOW_WATERMARK
+  std::optional<double> max_queue_ms;   ///< ATOM_PREFILL_DELAYER_MAX_QUEUE_MS
+  int64_t decode_interval = 0;          ///< ATOM_PREFILL_DECODE_INTERVAL; a single scheduler delays only above 0
+  bool debug = false;                   ///< ATOM_PREFILL_DELAYER_DEBUG
+  int64_t log_every = 1000;             ///< ATOM_PREFILL_DELAYER_LOG_EVERY
+};
+
+/// Capacities of the scheduler that another engine spells as settings; the flag of the same meaning wins.
+struct Capacity {
+  std::optional<int64_t> max_decode_seqs;  ///< ATLAS_MAX_DECODE_SEQS, when it is set
 };
 
 }  // namespace isotope::levers

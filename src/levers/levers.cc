@@ -135,7 +135,7 @@ Result<Levers> Levers::resolve(const Inputs& in) {
 
 void Levers::bind() {
   for (const Binding& b : bindings())
-    if (const Setting* s = find(b.name)) b.set(groups_->all, s->value);
+    if (const Setting* s = find(b.name); s && (b.group != Group::capacity || s->source != Source::default_value)) b.set(groups_->all, s->value);
 }
 
 const Loading& Levers::loading() const { return groups_->taken[size_t(Group::loading)] = true, groups_->all.loading; }
@@ -143,6 +143,8 @@ const Cpu& Levers::cpu() const { return groups_->taken[size_t(Group::cpu)] = tru
 const Program& Levers::program() const { return groups_->taken[size_t(Group::program)] = true, groups_->all.program; }
 const PrefixCache& Levers::prefix_cache() const { return groups_->taken[size_t(Group::prefix_cache)] = true, groups_->all.prefix_cache; }
 const KvEvents& Levers::kv_events() const { return groups_->taken[size_t(Group::kv_events)] = true, groups_->all.kv_events; }
+const PrefillDelayer& Levers::prefill_delayer() const { return groups_->taken[size_t(Group::delayer)] = true, groups_->all.delayer; }
+const Capacity& Levers::capacity() const { return groups_->taken[size_t(Group::capacity)] = true, groups_->all.capacity; }
 
 std::vector<std::string_view> Levers::consumed() const {
   std::vector<std::string_view> names;

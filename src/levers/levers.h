@@ -60,6 +60,8 @@ class Levers {
   const Program& program() const;
   const PrefixCache& prefix_cache() const;
   const KvEvents& kv_events() const;
+  const PrefillDelayer& prefill_delayer() const;
+  const Capacity& capacity() const;
   /// Rows whose values some component has taken.
   std::vector<std::string_view> consumed() const;
 

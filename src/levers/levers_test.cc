@@ -172,7 +172,24 @@ TEST(Resolve, TypedGroupsHoldTheValues) {
   EXPECT_EQ(l.program().log_level, "info");
   EXPECT_TRUE(l.prefix_cache().fast_walk);
   EXPECT_EQ(l.kv_events().hwm, 0);
+  EXPECT_FALSE(l.prefill_delayer().kv_low);
+  EXPECT_FALSE(l.capacity().max_decode_seqs);  // its default stands for "not given"
   EXPECT_THAT(l.consumed(), SizeIs(bindings().size()));
+}
+
+TEST(Resolve, PrefillDelayerHoldsTheValues) {
+  const auto l = *Levers::resolve({.environment = {{"ATOM_ENABLE_PREFILL_DELAYER", "0"}, {"ATOM_PREFILL_DELAYER_TARGET_FILL", "7"},
+                                                   {"ATOM_PREFILL_DELAYER_TOKEN_USAGE_LOW_WATERMARK", "0.25"}, {"ATOM_PREFILL_DELAYER_MAX_QUEUE_MS", "12.5"},
+                                                   {"ATOM_PREFILL_DECODE_INTERVAL", "3"}, {"ATLAS_MAX_DECODE_SEQS", "1"}}});
+  const PrefillDelayer& d = l.prefill_delayer();
+  EXPECT_FALSE(d.enabled);
+  EXPECT_EQ(d.target_fill, 1.0);  // clamped
+  EXPECT_EQ(d.kv_low, 0.25);
+  EXPECT_EQ(d.max_queue_ms, 12.5);
+  EXPECT_EQ(d.decode_interval, 3);
+  EXPECT_EQ(d.ttft_max_ticks, 200);
+  EXPECT_EQ(l.capacity().max_decode_seqs, 1);
+  for (const char* bad : {"-1", "x", "1.5"}) EXPECT_FALSE(Levers::resolve({.environment = {{"ATOM_PREFILL_DECODE_INTERVAL", bad}}})) << bad;
 }
 
 TEST(Resolve, UnknownNamesSuggestTheNearest) {

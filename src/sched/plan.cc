@@ -10,6 +10,27 @@ int64_t ceil_div(int64_t a, int64_t b) {
 }
 }  // namespace
 
+int64_t chunk_limit(const SeqState& s, const Limits& l, int64_t budget, int64_t rows, bool others) {
+  const int64_t rest = s.known - s.computed;
+  int64_t n = std::min(rest, budget);
+  if (l.long_prefill > 0 && l.chunked) n = std::min(n, l.long_prefill);
+  if (!l.chunked && n < rest) n = others ? 0 : rest;
+  if (s.all_rows) n = std::min(n, rows);
+  return n;
+}
+
+int64_t window_cap(const Limits& l, int group, int64_t blocks, int64_t tokens) {
+  const int64_t window = l.window[size_t(group)];
+  return window ? std::min(blocks, ceil_div(window, l.block_size) + ceil_div(tokens, l.block_size) + 2) : blocks;
+}
+
+bool admissible(const SeqState& s, const Limits& l, int64_t tokens, const kv::Counts& room) {
+  const int64_t need = ceil_div(s.known, l.block_size) - s.blocks;
+  for (int g = 0; g < l.groups; ++g)
+    if (room[size_t(g)] < s.held[size_t(g)] + window_cap(l, g, need, tokens)) return false;
+  return true;
+}
+
 bool Planner::fits(int64_t blocks) const {
   for (int g = 0; g < in_->limits.groups; ++g)
     if (free_[size_t(g)] < blocks) return false;
@@ -26,17 +47,6 @@ int64_t Planner::shrink_to_fit(const SeqState& s, int64_t tokens) const {
   int64_t least = free_[0];
   for (int g = 1; g < in_->limits.groups; ++g) least = std::min(least, free_[size_t(g)]);
   return std::max<int64_t>(0, (s.blocks + least) * in_->limits.block_size - s.computed);
-}
-
-/// How many tokens of a prompt budget and limits allow in this step; 0 = none.
-int64_t Planner::chunk(const SeqState& s) const {
-  const Limits& l = in_->limits;
-  const int64_t rest = s.known - s.computed;
-  int64_t n = std::min(rest, budget_);
-  if (l.long_prefill > 0 && l.chunked) n = std::min(n, l.long_prefill);
-  if (!l.chunked && n < rest) n = prefill_planned_ ? 0 : rest;
-  if (s.all_rows) n = std::min(n, rows_);
-  return n;
 }
 
 void Planner::schedule(size_t i, int64_t tokens) {
@@ -90,12 +100,6 @@ void Planner::continue_prefill(size_t i) {
   prefill_planned_ = true;
 }
 
-int64_t Planner::window_cap(int group, int64_t blocks, int64_t tokens) const {
-  const Limits& l = in_->limits;
-  const int64_t window = l.window[size_t(group)];
-  return window ? std::min(blocks, ceil_div(window, l.block_size) + ceil_div(tokens, l.block_size) + 2) : blocks;
-}
-
 /// Blocks that prompts in progress will still ask for after this step.
 kv::Counts Planner::reserve_for_running() const {
   kv::Counts reserved{};
@@ -103,16 +107,9 @@ kv::Counts Planner::reserve_for_running() const {
     const SeqState& s = in_->running[i];
     const int64_t rest = new_blocks(s, s.known - s.computed) - new_blocks(s, state_[i].tokens);
     if (rest <= 0) continue;
-    for (int g = 0; g < in_->limits.groups; ++g) reserved[size_t(g)] += window_cap(g, rest, 0);
+    for (int g = 0; g < in_->limits.groups; ++g) reserved[size_t(g)] += window_cap(in_->limits, g, rest, 0);
   }
   return reserved;
-}
-
-bool Planner::admissible(const SeqState& s, int64_t tokens, const kv::Counts& reserved) const {
-  const int64_t need = ceil_div(s.known, in_->limits.block_size) - s.blocks;
-  for (int g = 0; g < in_->limits.groups; ++g)
-    if (free_[size_t(g)] - reserved[size_t(g)] < s.held[size_t(g)] + window_cap(g, need, tokens)) return false;
-  return true;
 }
 
 void Planner::admit(StepPlan& out) {
@@ -122,7 +119,9 @@ void Planner::admit(StepPlan& out) {
     if (active >= size_t(in_->limits.max_seqs)) return;
     int64_t n = chunk(s);
     if (n <= 0) return;
-    if (!admissible(s, n, reserved)) {
+    kv::Counts room{};
+    for (int g = 0; g < in_->limits.groups; ++g) room[size_t(g)] = free_[size_t(g)] - reserved[size_t(g)];
+    if (!admissible(s, in_->limits, n, room)) {
       if (active > 0) return;
       for (int g = 0; g < in_->limits.groups; ++g)
         if (free_[size_t(g)] < s.held[size_t(g)]) return;
@@ -133,7 +132,7 @@ void Planner::admit(StepPlan& out) {
     const int64_t blocks = new_blocks(s, n), rest = new_blocks(s, s.known - s.computed) - blocks;
     for (int g = 0; g < in_->limits.groups; ++g) {
       free_[size_t(g)] -= blocks;
-      reserved[size_t(g)] += window_cap(g, rest, 0);
+      reserved[size_t(g)] += window_cap(in_->limits, g, rest, 0);
     }
     budget_ -= n;
     if (s.all_rows) rows_ -= n;
@@ -153,7 +152,7 @@ void Planner::plan(const Input& in, StepPlan& out) {
   rows_ = in.limits.max_logit_rows;
   preempted_any_ = prefill_planned_ = false;
 
-  const auto decoding = [&](size_t i) { return in.running[i].known - in.running[i].computed == 1; };
+  const auto decoding = [&](size_t i) { return sched::decoding(in.running[i]); };
   if (in.force_preempt)
     for (size_t i = in.running.size(); i-- > 0;)
       if (decoding(i) && !in.running[i].fresh) {
@@ -163,14 +162,14 @@ void Planner::plan(const Input& in, StepPlan& out) {
   for (size_t i = 0; i < in.running.size(); ++i)
     if (decoding(i) && !state_[i].preempted && budget_ > 0) decode(i);
   for (size_t i = 0; i < in.running.size(); ++i)
-    if (!decoding(i) && !state_[i].preempted) continue_prefill(i);
+    if (!in.hold_prefill && !decoding(i) && !state_[i].preempted) continue_prefill(i);
 
   for (const bool decodes : {true, false})
     for (size_t i = 0; i < in.running.size(); ++i)
       if (state_[i].tokens > 0 && decoding(i) == decodes) out.work.push_back({in.running[i].ref, state_[i].tokens});
   for (size_t i = in.running.size(); i-- > 0;)
     if (state_[i].preempted) out.preempt.push_back(in.running[i].ref);
-  if (!preempted_any_) admit(out);
+  if (!preempted_any_ && !in.hold_prefill) admit(out);
 }
 
 }  // namespace isotope::sched

@@ -38,7 +38,21 @@ struct Input {
   kv::Counts available{};             ///< free plus evictable blocks
   Limits limits;
   bool force_preempt = false;  ///< test aid: preempt one decoding sequence
+  bool hold_prefill = false;   ///< the delayer's verdict: decodes only
 };
+
+/// A sequence whose prompt is computed: each step gives it one token.
+inline constexpr bool decoding(const SeqState& s) { return s.known - s.computed == 1; }
+
+/// How many tokens of a prompt a step could take, were `budget` tokens and `rows` rows of prompt logits left; 0 = none.
+/// `others`: another prompt is in the step already (matters without chunking only).
+int64_t chunk_limit(const SeqState&, const Limits&, int64_t budget, int64_t rows, bool others);
+
+/// Blocks of a group that `tokens` more tokens may keep at most: a sliding window gives back what leaves it.
+int64_t window_cap(const Limits&, int group, int64_t blocks, int64_t tokens);
+
+/// Whether the whole of a waiting sequence fits into `room` blocks, its hit included.
+bool admissible(const SeqState&, const Limits&, int64_t tokens, const kv::Counts& room);
 
 struct StepPlan {
   struct Work {
@@ -53,8 +67,8 @@ struct StepPlan {
 
 /// Decodes first, then prompts in progress, then waiting ones as slots, budget and blocks allow. Whoever lacks a block preempts
 /// the least deserving. A step that preempts admits nobody. A waiting sequence is admitted when its whole prompt fits beside what
-/// running prompts still need, or when nothing runs. Nobody overtakes the head of the queue. `out` is cleared and filled; its
-/// memory is reused.
+/// running prompts still need, or when nothing runs. Nobody overtakes the head of the queue. While prefill is held only decodes
+/// are planned. `out` is cleared and filled; its memory is reused.
 class Planner {
  public:
   void plan(const Input&, StepPlan& out);
@@ -67,16 +81,14 @@ class Planner {
   bool fits(int64_t blocks) const;
   int64_t new_blocks(const SeqState&, int64_t tokens) const;
   int64_t shrink_to_fit(const SeqState&, int64_t tokens) const;
-  int64_t chunk(const SeqState&) const;
+  int64_t chunk(const SeqState& s) const { return chunk_limit(s, in_->limits, budget_, rows_, prefill_planned_); }
   void schedule(size_t i, int64_t tokens);
   void preempt(size_t i);
   void decode(size_t i);
   void continue_prefill(size_t i);
   bool preempt_last_before_giving_up(size_t i);
   void admit(StepPlan& out);
-  bool admissible(const SeqState&, int64_t tokens, const kv::Counts& reserved) const;
   kv::Counts reserve_for_running() const;
-  int64_t window_cap(int group, int64_t blocks, int64_t tokens) const;
 
   const Input* in_ = nullptr;
   kv::Counts free_{};

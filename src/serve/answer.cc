@@ -1,5 +1,7 @@
 #include "serve/answer.h"
 
+#include <algorithm>
+
 #include <utility>
 #include <vector>
 
@@ -123,7 +125,7 @@ void Answer::end_stream(std::string& out) {
 }
 
 HttpResponse Answer::response() {
-  if (job_.error()) return error_response(*job_.error());
+  if (job_.error()) return error_response(*job_.error(), front_.engine().stats().retry_after_s);
   Json out = envelope(call_, front_, false);
   const std::vector<int> order = job_.returned();
   for (size_t i = 0; i < order.size(); ++i) {
@@ -150,9 +152,9 @@ HttpResponse Answer::response() {
 
 HttpResponse json_response(const Json& body, int status) { return {.status = status, .body = dump(body)}; }
 
-HttpResponse error_response(const ApiError& e) {
+HttpResponse error_response(const ApiError& e, int retry_after_s) {
   HttpResponse r = json_response(error_body(e), http_status(e));
-  if (r.status == 429 || r.status == 503) r.headers.emplace_back("Retry-After", "1");
+  if (r.status == 429 || r.status == 503) r.headers.emplace_back("Retry-After", std::to_string(std::max(1, retry_after_s)));
   return r;
 }
 

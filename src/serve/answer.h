@@ -21,6 +21,7 @@ struct AnswerOptions {
 Api<std::unique_ptr<Pending>> start_answer(Call, Frontend&, AnswerOptions);
 
 HttpResponse json_response(const Json& body, int status = 200);
-HttpResponse error_response(const ApiError&);
+/// 429 and 503 carry Retry-After.
+HttpResponse error_response(const ApiError&, int retry_after_s = 1);
 
 }  // namespace isotope::serve

@@ -1,9 +1,12 @@
 #include "serve/api.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <ctime>
 #include <utility>
 
+#include "base/hash.h"
 #include "serve/http_text.h"
 
 namespace isotope::serve {
@@ -53,11 +56,15 @@ const std::string& ApiHandler::model_id() const {
   return options_.served_names.empty() ? front()->engine().info().name : options_.served_names.front();
 }
 
+std::string_view ApiHandler::key_of(const HttpCall& call) {
+  const std::string_view bearer = call.header("authorization");
+  if (bearer.size() > 7 && (bearer.starts_with("Bearer ") || bearer.starts_with("bearer "))) return bearer.substr(7);
+  return call.header("x-api-key");
+}
+
 bool ApiHandler::authorized(const HttpCall& call) const {
   if (options_.api_keys.empty()) return true;
-  std::string_view key = call.header("x-api-key");
-  const std::string_view bearer = call.header("authorization");
-  if (bearer.size() > 7 && (bearer.starts_with("Bearer ") || bearer.starts_with("bearer "))) key = bearer.substr(7);
+  const std::string_view key = key_of(call);
   bool found = false;
   for (const std::string& k : options_.api_keys) found |= !k.empty() && same_secret(key, k);
   return found;
@@ -158,6 +165,8 @@ Reply ApiHandler::generate(HttpCall& http, bool chat) {
   call.id = (chat ? "chatcmpl-" : "cmpl-") + (call.id.empty() ? asked : call.id);
   call.created = std::time(nullptr);
   if (http.header("x-isotope-timings") == "1") call.timings = true;
+  // Without a list of keys a key says nothing about who sent it, and the field `user` stands. The engine never sees the key itself.
+  if (!options_.api_keys.empty()) call.spec.share_key = fmt::format("key:{:016x}", base::xxh64(key_of(http)));
 
   AnswerOptions options{.mailbox_bytes = options_.mailbox_bytes};
   options.ended = [this, begin](const Call& c, const Job& job, Outcome o) { call_ended(c, job, o, seconds_since(begin)); };
@@ -167,7 +176,7 @@ Reply ApiHandler::generate(HttpCall& http, bool chat) {
   metrics_.call_refused();
   const std::lock_guard lock(busy_mutex_);
   --busy_calls_;
-  return error_response(answer.error());
+  return error_response(answer.error(), f.engine().stats().retry_after_s);
 }
 
 Reply ApiHandler::completions(HttpCall& call) { return generate(call, false); }

@@ -71,6 +71,7 @@ class ApiHandler final : public Handler {
   static const Route* find_route(std::string_view method, std::string_view path, std::string& methods);
   bool authorized(const HttpCall&) const;
   HttpResponse unauthorized() const;
+  static std::string_view key_of(const HttpCall&);
   Frontend* front() const { return front_.load(std::memory_order_acquire); }
   const std::string& model_id() const;
   /// The served name that the request means: the one it names, or the first. Fails for any other name.

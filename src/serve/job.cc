@@ -27,6 +27,8 @@ Result<void> Job::start(std::atomic<uint64_t>& next_id) {
     r.sampling.choice = int32_t(child % size_t(spec_.best_of));
     r.sampling.max_tokens = prompt.max_tokens;
     r.priority = spec_.priority;
+    r.share_key = spec_.share_key;
+    r.deadline_ms = spec_.deadline_ms;
     r.cache_salt = spec_.cache_salt;
     r.salt_from = prompt.salt_from;
     r.pin_tokens = prompt.pin_tokens;

@@ -21,6 +21,8 @@ struct JobSpec {
   int n = 1;                         ///< choices returned for each prompt
   int best_of = 1;                   ///< candidates made for each prompt; the n with the highest cumulative log-probability are returned
   int priority = 0;
+  std::string share_key;             ///< whose fair share it takes: the API key, else the field `user`
+  int64_t deadline_ms = 0;           ///< refused if it has not started by then; 0 = the engine's own limit
   std::string cache_salt;
   double pin_s = 0;                  ///< for how long prompts' pin_tokens are kept
 };

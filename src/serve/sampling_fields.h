@@ -6,7 +6,7 @@
 
 namespace isotope::serve {
 
-/// Fills spec.sampling, spec.n, spec.best_of, spec.output (stops, special tokens), spec.priority, spec.cache_salt and the answer's switches.
+/// Fills spec.sampling, spec.n, spec.best_of, spec.output (stops, special tokens), spec.priority, spec.deadline_ms, spec.share_key, spec.cache_salt and the answer's switches.
 Result<void> parse_common(const Fields&, Frontend&, const CallLimits&, Call&);
 /// Wishes that cannot be fulfilled are refused by name, never ignored.
 Result<void> refuse_unsupported(const Fields&);

@@ -141,7 +141,14 @@ TEST(Request, BrokenDefaultsAreAWarning) {
 
 TEST(Request, PriorityAndSalt) {
   Rig rig;
-  const serve::Call call = rig.completion(R"("priority": -3, "cache_salt": "mine")");
+  const serve::Call call = rig.completion(R"("priority": -3, "cache_salt": "mine", "user": "ann", "deadline_ms": 250)");
+  EXPECT_EQ(call.spec.share_key, "user:ann");
+  EXPECT_EQ(call.spec.deadline_ms, 250);
+  for (const char* bad : {"\"deadline_ms\": 0", "\"deadline_ms\": -1", "\"deadline_ms\": \"x\"", "\"user\": 5"}) {
+    const auto refused = serve::parse_completion(*serve::parse_json(std::string("{\"prompt\": \"a\", ") + bad + "}"), *rig.front);
+    ASSERT_FALSE(refused) << bad;
+    EXPECT_EQ(refused.error().error.code, Code::invalid_argument) << bad;
+  }
   EXPECT_EQ(call.spec.priority, -3);
   EXPECT_EQ(call.spec.cache_salt, "mine");
 }

@@ -22,6 +22,7 @@ struct Layout {
   EngineOptions options = {.block_size = kBlock, .max_num_seqs = 16, .max_num_batched_tokens = 64};
   kv::ManagerOptions kv_options = {};
   bool frontend_hash = true;
+  levers::PrefillDelayer delayer = {};
 };
 
 struct Rig {
@@ -37,6 +38,7 @@ struct Rig {
     p.groups = setup.groups;
     p.kv_options = setup.kv_options;
     p.frontend_hash = setup.frontend_hash;
+    p.delayer = setup.delayer;
     p.check_every_step = true;
     auto r = std::make_unique<FakeRunner>(kVocab, kBlock, setup.groups);
     runner = r.get();
