@@ -195,7 +195,7 @@ class Fakes(unittest.TestCase):
             self.assertIn(text, r.stderr)
         for args in (["-n", "0"], ["--max-concurrency", "0"], ["--port", "0"], ["--token-range", "5"], ["--seed", "x"]):
             self.assertNotEqual(run("bench", "serve", *args).returncode, 0, args)
-        self.assertIn("--model is required", run("bench").stderr)
+        self.assertIn("--model (or --simulate) is required", run("bench").stderr)
 
     def test_the_result_file(self):
         fake = self.serve(lambda h, n: stream(h, TOKEN * 3, LAST, DONE))
