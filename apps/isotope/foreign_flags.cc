@@ -25,8 +25,7 @@ constexpr const char* kOneExperts = "one rank holds all experts";
 constexpr const char* kNoPlans = "plans on the CPU need no buckets";
 constexpr const char* kNoDraft = "no drafter is configured";
 constexpr const char* kNoGpu = "models run on the CPU";
-constexpr const char* kNoTools = "tool calls are not supported yet";
-constexpr const char* kNoReasoning = "reasoning is not split off the text yet";
+constexpr const char* kReads = "calls and reasoning are read whenever it is known how the model writes them";
 constexpr const char* kNoSpeculation = "speculative decoding is not supported yet";
 constexpr const char* kNoParallel = "context parallelism is not supported yet";
 constexpr const char* kNoLora = "LoRA adapters are not supported yet";
@@ -111,12 +110,10 @@ constexpr Row kRows[] = {
     {"return-tokens-as-token-ids", kSwitch, "requests ask with return_tokens_as_token_ids", ""},
     {"response-role", kValue, "answers have the role assistant", "assistant"},
     {"chat-template-content-format", kValue, "the template tells which format it reads", "auto"},
-    {"enable-auto-tool-choice", kSwitch, kNoTools},
-    {"tool-call-parser", kValue, kNoTools},
-    {"tool-parser-plugin", kValue, kNoTools},
-    {"tool-server", kValue, kNoTools, ""},
-    {"reasoning-parser", kValue, kNoReasoning},
-    {"enable-reasoning", kSwitch, kNoReasoning},
+    {"enable-auto-tool-choice", kSwitch, kReads},
+    {"tool-parser-plugin", kValue, "parsers are part of the program; --tool-call-parser chooses one"},
+    {"tool-server", kValue, "tools are run by the client", ""},
+    {"enable-reasoning", kSwitch, kReads},
     {"guided-decoding-backend", kValue, kStructured},
     {"structured-outputs-config", kValue, kStructured},
     {"tokenizer", kValue, "the tokenizer comes with the model", ""},
@@ -214,8 +211,8 @@ constexpr Row kRows[] = {
     {"verbose", kSwitch, "set ISOTOPE_LOG_LEVEL", nullptr, "-v,--log-verbose"},
     {"verbosity", kValue, "set ISOTOPE_LOG_LEVEL"},
     {"timeout", kValue, "quiet clients are given up after 60 seconds"},
-    {"reasoning-format", kValue, kNoReasoning},
-    {"reasoning-budget", kValue, kNoReasoning, "-1"},
+    {"reasoning-format", kValue, kReads},
+    {"reasoning-budget", kValue, "a thinking budget is not supported yet", "-1"},
     {"embedding", kSwitch, "embeddings are not supported", "", "--embeddings"},
     {"reranking", kSwitch, "reranking is not supported", "", "--rerank"},
     {"lora", kValue, kNoLora, ""},

@@ -14,6 +14,7 @@
 #include "foreign_flags.h"
 #include "levers/print.h"
 #include "model_path.h"
+#include "serve/tools/registry.h"
 #include "serve_process.h"
 
 namespace isotope::app {
@@ -71,6 +72,8 @@ void add_model_flags(CLI::App& sub, Flags& f) {
   sub.add_flag("--enable-chunked-prefill,--enable_chunked_prefill,!--no-enable-chunked-prefill,!--no-enable_chunked_prefill,!--no_enable_chunked_prefill",
                e.chunked_prefill, "cut long prompts into chunks (on)");
   sub.add_option(spellings("chat-template", "--chat-template-file"), f.serve.front.chat_template, "file, name of a template, or the template itself");
+  sub.add_option(spellings("tool-call-parser"), f.serve.front.tool_parser, "how the model writes tool calls: auto, none, " + serve::tool_parser_names());
+  sub.add_option(spellings("reasoning-parser"), f.serve.front.reasoning_parser, "how the model marks its reasoning: auto, none, " + serve::reasoning_parser_names());
   sub.add_option(spellings("default-chat-template-kwargs"), f.template_kwargs, "JSON object of template variables for every chat request");
   sub.add_option(spellings("generation-config"), f.generation_config, "auto: sampling defaults from the model's files; vllm: neutral ones")
       ->check(CLI::IsMember({"auto", "vllm"}))->capture_default_str();
@@ -139,6 +142,8 @@ Result<ServeOptions> resolve(const Flags& f, const CLI::App& sub, const Context&
   }
   ISO_CHECK_OK(f.foreign.check());
   for (const std::string& note : f.foreign.notes()) std::fprintf(stderr, "isotope: %s\n", note.c_str());
+  ISO_CHECK_OK(serve::find_tool_parser(o.front.tool_parser, ""));
+  ISO_CHECK_OK(serve::find_reasoning_parser(o.front.reasoning_parser, ""));
   ISO_TRY(o.front.template_kwargs, json_flag(f.template_kwargs, "--default-chat-template-kwargs"));
   o.front.use_generation_config = f.generation_config == "auto";
   ISO_TRY(o.front.sampling_overrides, serve::SamplingDefaults::parse(f.override_generation, "--override-generation-config",

@@ -5,6 +5,8 @@
 #include <utility>
 #include <vector>
 
+#include "serve/reply_reader.h"
+
 namespace isotope::serve {
 namespace {
 
@@ -48,6 +50,7 @@ class Answer final : public Pending {
   struct StreamState {
     int64_t code_points = 0;
     bool first = true, ended = false;
+    std::unique_ptr<ReplyReader> reader;
   };
 
   Delta take_delta(int child, int index);
@@ -77,6 +80,7 @@ Delta Answer::take_delta(int child, int index) {
   for (const Entry& e : d.entries) s.code_points += code_points(e.text);
   s.first = false;
   s.ended = c.finished();
+  if (call_.reply.active() && !s.reader) s.reader = std::make_unique<ReplyReader>(call_.reply);
   return d;
 }
 
@@ -98,11 +102,21 @@ void Answer::stream(std::string& out) {
   for (int child = 0; child < int(streams_.size()); ++child) {
     const Choice& c = job_.choice(child);
     if (streams_[size_t(child)].ended || (!c.has_news() && !c.finished())) continue;
-    const Delta d = take_delta(child, child);
+    Delta taken = take_delta(child, child);
+    StreamState& s = streams_[size_t(child)];
+    std::vector<Delta> parts;
+    if (s.reader) {
+      parts = s.reader->stream(std::move(taken));
+    } else {
+      parts.push_back(std::move(taken));
+    }
+    for (size_t i = 0; i + 1 < parts.size(); ++i) out += event(chunk(parts[i]));
+    started_ |= parts.size() > 1;
+    const Delta& d = parts.back();
     // Tokens whose text is still held back make no chunk of their own unless their ids were asked.
-    const bool silent = d.text.empty() && d.entries.empty() && d.finished == nullptr && !(call_.return_token_ids && !d.ids.empty());
+    const bool silent = d.text.empty() && d.reasoning.empty() && d.tool_calls.empty() && d.entries.empty() && d.finished == nullptr && !(call_.return_token_ids && !d.ids.empty());
     if (silent) {
-      streams_[size_t(child)].first = d.first;
+      s.first = d.first;
       continue;
     }
     Json data = chunk(d);
@@ -130,7 +144,8 @@ HttpResponse Answer::response() {
   const std::vector<int> order = job_.returned();
   for (size_t i = 0; i < order.size(); ++i) {
     const int child = order[i];
-    const Delta d = take_delta(child, int(i));
+    Delta d = take_delta(child, int(i));
+    if (const auto& reader = streams_[size_t(child)].reader) d = reader->whole(std::move(d));
     Json choice = choice_json(call_, front_, d);
     if (call_.spec.output.prompt_logprobs >= 0) {
       Json list = prompt_logprobs_json(front_, job_.choice(child));

@@ -75,9 +75,20 @@ Json cache_reason_json(const RequestStats& s) {
   return {{"cause", kCauses[size_t(s.cache_reason)]}, {"position", s.cache_position}};
 }
 
+const char* finish_of(const Delta& d) {
+  return d.called && d.finished->finish() == FinishReason::stop ? "tool_calls" : finish_name(d.finished->finish());
+}
+
+// vLLM's name and ATOM's; clients read one of them.
+void add_reasoning(const Delta& d, Json& message) {
+  if (d.reasoning.empty()) return;
+  message["reasoning"] = d.reasoning;
+  message["reasoning_content"] = d.reasoning;
+}
+
 void add_common(const Call& call, const Frontend& front, const Delta& d, Json& choice) {
   choice["logprobs"] = logprobs_json(call, front, d);
-  choice["finish_reason"] = d.finished != nullptr ? Json(finish_name(d.finished->finish())) : Json(nullptr);
+  choice["finish_reason"] = d.finished != nullptr ? Json(finish_of(d)) : Json(nullptr);
   if (d.finished != nullptr) choice["stop_reason"] = stop_reason(*d.finished);
   if (!call.return_token_ids) return;
   choice["token_ids"] = d.ids;
@@ -112,7 +123,10 @@ Json envelope(const Call& call, const Frontend& front, bool chunk) {
 Json choice_json(const Call& call, const Frontend& front, const Delta& d) {
   Json choice = {{"index", d.index}};
   if (call.chat) {
-    choice["message"] = {{"role", call.role}, {"content", d.text}, {"refusal", nullptr}, {"tool_calls", Json::array()}};
+    const bool silent = d.text.empty() && (!d.reasoning.empty() || !d.tool_calls.empty());
+    Json message = {{"role", call.role}, {"content", silent ? Json() : Json(d.text)}, {"refusal", nullptr}, {"tool_calls", d.tool_calls}};
+    add_reasoning(d, message);
+    choice["message"] = std::move(message);
   } else {
     choice["text"] = d.text;
   }
@@ -126,6 +140,8 @@ Json chunk_choice_json(const Call& call, const Frontend& front, const Delta& d) 
     Json delta = Json::object();
     if (d.first) delta["role"] = call.role;
     if (d.first || !d.text.empty()) delta["content"] = d.text;
+    add_reasoning(d, delta);
+    if (!d.tool_calls.empty()) delta["tool_calls"] = d.tool_calls;
     choice["delta"] = std::move(delta);
   } else {
     choice["text"] = d.text;

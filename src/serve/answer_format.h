@@ -12,12 +12,15 @@ namespace isotope::serve {
 struct Delta {
   int index = 0;
   std::string text;
+  std::string reasoning;
+  Json tool_calls = Json::array();                    ///< whole calls, or what a stream sends of one
   std::vector<Entry> entries;
   std::vector<int32_t> ids;
   const std::vector<int32_t>* prompt_ids = nullptr;   ///< set once for each choice when token ids were asked
   const Choice* finished = nullptr;                   ///< set when this stretch is the last
   int64_t text_offset = 0;                            ///< code points before this stretch
   bool first = true;
+  bool called = false;                                ///< the choice has made a tool call
 };
 
 /// Code points, as clients of text_offset count.

@@ -7,6 +7,7 @@
 
 #include "serve/cache_fields.h"
 #include "serve/sampling_fields.h"
+#include "serve/tool_fields.h"
 
 namespace isotope::serve {
 namespace {
@@ -125,6 +126,7 @@ Api<Call> parse_completion(const Json& body, Frontend& front, const CallLimits& 
 Result<ChatInput> parse_chat_input(const Json& body, const std::string& messages_field) {
   ISO_TRY(const Fields f, Fields::of(body, {}));
   ChatInput in;
+  ISO_TRY(in.tools, parse_tools(f));
   const Json* messages = f.find(messages_field);
   if (messages == nullptr) return bad_field(messages_field, "the request has no messages", "send an array of {\"role\", \"content\"} objects");
   in.messages = *messages;
@@ -168,6 +170,8 @@ Api<Call> parse_chat(const Json& body, Frontend& front, const CallLimits& limits
   Prompt prompt;
   ISO_TRY(prompt.ids, front.chat_ids(input));
   if (prompt.ids.empty()) return bad_field("messages", "the chat template makes an empty prompt of these messages");
+  ISO_TRY(call.reply, parse_reply_plan(f, front, input, prompt.ids));
+  if (call.reply.keep_special()) out.skip_special = false;
   call.spec.prompts.push_back(std::move(prompt));
   ISO_CHECK_OK(check_children(limits, call));
   ISO_TRY(const auto max_tokens, parse_max_tokens(f));

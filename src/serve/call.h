@@ -7,6 +7,7 @@
 #include "serve/frontend.h"
 #include "serve/http_types.h"
 #include "serve/job.h"
+#include "serve/tools/reply_parser.h"
 
 namespace isotope::serve {
 
@@ -22,6 +23,7 @@ struct Call {
   std::string model;
   std::string role = "assistant";
   int64_t created = 0;
+  ReplyPlan reply;                  ///< chat: how reasoning and tool calls are told from content
 };
 
 /// Limits of one request; stated in the errors that name them.

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "serve/template_choice.h"
+#include "serve/tools/registry.h"
 
 namespace isotope::serve {
 namespace {
@@ -45,6 +46,7 @@ Result<std::unique_ptr<Frontend>> Frontend::create(Engine& engine, std::unique_p
   f->defaults_.merge(f->options_.sampling_overrides);
   f->collect_special_tokens();
   ISO_CHECK_OK(f->choose_template());
+  ISO_CHECK_OK(f->choose_parsers());
   return f;
 }
 
@@ -83,6 +85,16 @@ Result<void> Frontend::choose_template() {
   if (e.source.empty()) e.source = "the model's chat template";
   warnings_.push_back("chat requests will be refused: " + e.message());
   template_error_ = std::move(e);
+  return {};
+}
+
+Result<void> Frontend::choose_parsers() {
+  ISO_TRY(tool_parser_, find_tool_parser(options_.tool_parser, template_source_));
+  ISO_TRY(reasoning_parser_, find_reasoning_parser(options_.reasoning_parser, template_source_));
+  const bool asked = !options_.tool_parser.empty() && tool_parser_ != nullptr;
+  if (asked && template_source_.find("tools") == std::string::npos) {
+    warnings_.push_back("the chat template does not show tools, so the model will not learn of them; choose another one with --chat-template");
+  }
   return {};
 }
 

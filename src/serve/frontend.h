@@ -17,12 +17,16 @@
 
 namespace isotope::serve {
 
+struct ToolRow;
+struct ReasoningRow;
+
 struct FrontendOptions {
   /// A file, the name of one of the model's or of the built-in templates, or the template itself. Empty: the model's.
   std::string chat_template;
   Json template_kwargs = Json::object();        ///< for every chat request; a request's own win
   bool use_generation_config = true;            ///< take sampling defaults from the model's files
   SamplingDefaults sampling_overrides;          ///< win over the model's files
+  std::string tool_parser, reasoning_parser;    ///< names; "" takes what the chat template shows, "none" reads nothing
 };
 
 /// What a chat request gives the template.
@@ -47,6 +51,9 @@ class Frontend {
   const SamplingDefaults& defaults() const { return defaults_; }
   std::atomic<uint64_t>& next_id() { return next_id_; }
   const std::vector<std::string>& warnings() const { return warnings_; }
+  /// How the model writes tool calls and reasoning; null when that is not known or not wanted.
+  const ToolRow* tool_parser() const { return tool_parser_; }
+  const ReasoningRow* reasoning_parser() const { return reasoning_parser_; }
   bool has_chat_template() const { return chat_template_ != nullptr; }
   /// Source of the template in use; "" without one.
   const std::string& chat_template_source() const { return template_source_; }
@@ -67,6 +74,7 @@ class Frontend {
  private:
   Frontend(Engine&, std::unique_ptr<text::Tokenizer>, FrontendOptions);
   Result<void> choose_template();
+  Result<void> choose_parsers();
   void collect_special_tokens();
   Result<const text::ChatTemplate*> template_for(const ChatInput&, std::unique_ptr<text::ChatTemplate>& own) const;
   Result<std::string> find_template_source(const std::string& wanted) const;
@@ -79,6 +87,8 @@ class Frontend {
   std::string template_source_;
   std::unique_ptr<text::ChatTemplate> chat_template_;
   std::optional<Error> template_error_;
+  const ToolRow* tool_parser_ = nullptr;
+  const ReasoningRow* reasoning_parser_ = nullptr;
   std::vector<std::string> warnings_;
   std::atomic<uint64_t> next_id_{1};
 };

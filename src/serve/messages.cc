@@ -77,6 +77,16 @@ Result<void> parse_tool_calls(Json& message, const std::string& path) {
   return {};
 }
 
+// vLLM's name for an assistant's reasoning and the one that templates read; a client may send back either.
+void name_reasoning_twice(Json& message) {
+  for (const auto& [has, lacks] : {std::pair("reasoning", "reasoning_content"), std::pair("reasoning_content", "reasoning")}) {
+    const auto it = message.find(has);
+    if (it == message.end() || !it->is_string() || message.contains(lacks)) continue;
+    std::string text = it->get<std::string>();
+    message[lacks] = std::move(text);
+  }
+}
+
 Result<Json> one_message(const Json& in, const std::string& path, bool keep_parts) {
   ISO_TRY(const Fields f, Fields::of(in, path));
   ISO_TRY(const auto role, f.string("role"));
@@ -95,6 +105,7 @@ Result<Json> one_message(const Json& in, const std::string& path, bool keep_part
     return bad_field(f.path("content"), Fields::mismatch("a string or an array of parts", *content));
   }
   ISO_CHECK_OK(parse_tool_calls(out, path));
+  if (*role == "assistant") name_reasoning_twice(out);
   return out;
 }
 

@@ -146,21 +146,6 @@ Result<void> refuse_modalities(const Fields& f) {
   return {};
 }
 
-Result<void> refuse_tools(const Fields& f) {
-  const Json* choice = f.find("tool_choice");
-  const bool none = choice != nullptr && *choice == "none";
-  const Json* tools = f.find("tools");
-  if (tools != nullptr && !tools->is_array()) return bad_field("tools", Fields::mismatch("an array", *tools));
-  if (tools != nullptr && !tools->empty() && !none) {
-    return tl::unexpected(field_error("tools", "tool calls are not supported yet", "leave tools out, or send \"tool_choice\": \"none\"", Code::unsupported));
-  }
-  if (choice != nullptr && !choice->is_string() && !choice->is_object()) return bad_field("tool_choice", Fields::mismatch("a string or an object", *choice));
-  if (choice != nullptr && *choice != "none" && *choice != "auto") {
-    return tl::unexpected(field_error("tool_choice", "tool calls are not supported yet", "send \"none\" or \"auto\"", Code::unsupported));
-  }
-  return {};
-}
-
 Result<void> refuse_format(const Fields& f) {
   ISO_TRY(const Json* format, f.object("response_format"));
   if (format == nullptr) return {};
@@ -327,7 +312,6 @@ Result<void> refuse_unsupported(const Fields& f) {
     if (const Json* v = f.find(n.name); v != nullptr) ISO_CHECK_OK(check_kind(n.name, *v, n.kinds));
   }
   ISO_CHECK_OK(refuse_modalities(f));
-  ISO_CHECK_OK(refuse_tools(f));
   return refuse_format(f);
 }
 

@@ -84,13 +84,19 @@ class Flags(unittest.TestCase):
 
     def test_flags_of_other_engines_without_effect(self):
         for args in (["--cudagraph-capture-sizes", "1", "2", "4"], ["--cudagraph_capture_sizes", "[1,2,4]"], ["--enable-tbo"], ["--enable-tbo", "all"],
-                     ["--tool-call-parser", "hermes"], ["--reasoning-parser", "qwen3"], ["--uvicorn-log-level", "info"], ["-ngl", "99"], ["--flash-attn"],
+                     ["--enable-auto-tool-choice"], ["--reasoning-format", "deepseek"], ["--uvicorn-log-level", "info"], ["-ngl", "99"], ["--flash-attn"],
                      ["-fa", "on"], ["-O3"], ["-cc.mode=3"], ["--compilation-config.mode", "3"], ["--jinja"], ["--no-webui"], ["-ub", "512"]):
             self.assertIn("/none.gguf", self.refuses("has no effect", *args))
         for args in (["-np", "4"], ["-a", "name"], ["--seed", "18446744073709551615"], ["-s", "-1"], ["-tp", "1"], ["-tp=1"], ["--device", "cpu"], ["-c", "64"],
                      ["--quantization", "none"], ["--load_dummy", "none"], ["--kv-transfer-config", "{}"]):
             self.assertIn("/none.gguf", self.refuses("", *args))
         self.assertIn("/none.gguf", self.refuses("", "--enable-tbo", "--enforce-eager"))
+
+    def test_parsers_of_tools_and_reasoning(self):
+        for args in (["--tool-call-parser", "hermes"], ["--tool_call_parser", "none"], ["--reasoning-parser", "qwen3"], ["--reasoning-parser", "auto"]):
+            self.assertIn("/none.gguf", self.refuses("", *args))
+        self.assertIn("hermes, ", self.refuses("there is no parser 'xlam'", "--tool-call-parser", "xlam"))
+        self.assertIn("deepseek_r1, ", self.refuses("there is no parser 'granite'", "--reasoning-parser", "granite"))
 
     def test_flags_of_other_engines_that_cannot_be_met(self):
         for args, text in ((["--tokenizer", "x"], "the tokenizer comes with the model"), (["--ssl-keyfile", "x"], "TLS"), (["--enable-lora"], "LoRA"),

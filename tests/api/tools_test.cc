@@ -1,0 +1,197 @@
+// Tool calls and reasoning over HTTP: what clients of the OpenAI API read, streamed and whole.
+#include <gtest/gtest.h>
+
+#include "case_file.h"
+#include "test_server.h"
+
+namespace isotope::test {
+namespace {
+
+using serve::Json;
+
+constexpr const char* kTemplate =
+    "{% if tools %}{{ tools | tojson }}{% endif %}{% for m in messages %}{{ '[' + m.role + ']' + m.content }}"
+    "{% for c in m.tool_calls or [] %}{{ '<tool_call>' + c.function.arguments.city + '</tool_call>' }}{% endfor %}"
+    "{% if m.reasoning_content %}{{ '</think>' + m.reasoning_content }}{% endif %}{% endfor %}";
+
+TestServerOptions options(const std::string& tools = "", const std::string& reasoning = "") {
+  return {.engine = {.context = 4096}, .front = {.chat_template = kTemplate, .tool_parser = tools, .reasoning_parser = reasoning}};
+}
+
+Json request(const std::string& reply, bool tools = true) {
+  Json r = {{"messages", Json::array({{{"role", "user"}, {"content", "«say:" + reply + "»"}}})}};
+  if (tools) r["tools"] = Json::parse(R"([{"type": "function", "function": {"name": "f", "parameters": {"type": "object", "properties": {"city": {"type": "string"}}}}}])");
+  return r;
+}
+
+Json post(const TestServer& s, const Json& body, int status = 200, const char* path = "/v1/chat/completions") {
+  const HttpReply reply = HttpClient::fetch(s.port(), "POST", path, serve::dump(body));
+  EXPECT_EQ(reply.status, status) << reply.body;
+  return answer_json(reply);
+}
+
+struct Streamed {
+  std::string content, reasoning, finish;
+  Json calls = Json::array();
+  int names = 0, finishes = 0;
+};
+
+Streamed streamed(const TestServer& s, Json body) {
+  body["stream"] = true;
+  Streamed out;
+  const Json answer = post(s, body);
+  for (const Json& e : answer["events"]) {
+    const Json& choice = e["choices"][0];
+    const Json& delta = choice["delta"];
+    if (delta.contains("content")) out.content += delta["content"].get<std::string>();
+    if (delta.contains("reasoning")) {
+      EXPECT_EQ(delta["reasoning"], delta["reasoning_content"]);
+      out.reasoning += delta["reasoning"].get<std::string>();
+    }
+    if (delta.contains("tool_calls")) {
+      EXPECT_EQ(delta["tool_calls"].size(), 1u);
+      const Json& part = delta["tool_calls"][0];
+      const size_t index = part["index"].get<size_t>();
+      if (part.contains("id")) {
+        EXPECT_EQ(index, out.calls.size()) << "identifier and name come once, before the arguments";
+        out.calls.push_back(part);
+        ++out.names;
+      } else {
+        auto& arguments = out.calls[index]["function"]["arguments"];
+        arguments = arguments.get<std::string>() + part["function"]["arguments"].get<std::string>();
+      }
+    }
+    if (!choice["finish_reason"].is_null()) out.finish = choice["finish_reason"], ++out.finishes;
+  }
+  EXPECT_EQ(out.finishes, 1);
+  return out;
+}
+
+void expect_same(const TestServer& s, const Json& body) {
+  const Json whole = post(s, body)["choices"][0];
+  const Streamed stream = streamed(s, body);
+  const Json& message = whole["message"];
+  EXPECT_EQ(stream.content, message["content"].is_null() ? "" : message["content"].get<std::string>());
+  EXPECT_EQ(stream.reasoning, message.value("reasoning", ""));
+  EXPECT_EQ(stream.finish, whole["finish_reason"]);
+  ASSERT_EQ(stream.calls.size(), message["tool_calls"].size());
+  for (size_t i = 0; i < stream.calls.size(); ++i) EXPECT_EQ(stream.calls[i]["function"], message["tool_calls"][i]["function"]);
+}
+
+TEST(Tools, CallsComeApartFromContent) {
+  const TestServer s(options("hermes"));
+  const Json choice = post(s, request("<tool_call>\n{\"name\": \"f\", \"arguments\": {\"city\": \"Zürich \\\"x\\\" 😀\", \"o\": {}}}\n</tool_call>"))["choices"][0];
+  EXPECT_EQ(choice["finish_reason"], "tool_calls");
+  EXPECT_TRUE(choice["message"]["content"].is_null());
+  ASSERT_EQ(choice["message"]["tool_calls"].size(), 1u);
+  const Json& call = choice["message"]["tool_calls"][0];
+  EXPECT_EQ(call["type"], "function");
+  EXPECT_TRUE(call["id"].get<std::string>().starts_with("call_"));
+  EXPECT_EQ(call["function"]["name"], "f");
+  EXPECT_EQ(Json::parse(call["function"]["arguments"].get<std::string>())["city"], "Zürich \"x\" 😀");
+}
+
+TEST(Tools, StreamedEqualsWhole) {
+  const TestServer s(options("hermes", "qwen3"));
+  for (const char* reply : {"plain text", "Look.\n<tool_call>{\"name\":\"f\"}</tool_call>\n<tool_call>{\"name\":\"f\",\"arguments\":{\"city\":\"é\"}}</tool_call>",
+                            "<think>\nhm\n</think>\n\nAnswer.", "<think>hm</think><tool_call>{\"name\":\"f\"}</tool_call>", "<tool_call>{\"name\": broken}</tool_call>",
+                            "<tool_call>{\"name\":\"f\",\"arguments\":{", "<think>never closed", ""}) {
+    expect_same(s, request(reply));
+    Json cut = request(reply);
+    cut["max_tokens"] = 17;
+    cut["logprobs"] = true;
+    expect_same(s, cut);
+  }
+}
+
+TEST(Tools, EachCallIsNamedOnce) {
+  const TestServer s(options("hermes"));
+  const Streamed r = streamed(s, request("<tool_call>{\"name\":\"f\"}</tool_call><tool_call>{\"name\":\"f\"}</tool_call>"));
+  EXPECT_EQ(r.names, 2);
+  EXPECT_EQ(r.calls[1]["function"]["arguments"], "{}");
+  EXPECT_NE(r.calls[0]["id"], r.calls[1]["id"]);
+  EXPECT_EQ(r.finish, "tool_calls");
+}
+
+TEST(Tools, BrokenCallsAreContent) {
+  const TestServer s(options("hermes"));
+  const Json choice = post(s, request("<tool_call>{\"name\": \"f\", \"arguments\": {\"city\": }}</tool_call>"))["choices"][0];
+  EXPECT_EQ(choice["message"]["content"], "<tool_call>{\"name\": \"f\", \"arguments\": {\"city\": }}</tool_call>");
+  EXPECT_EQ(choice["finish_reason"], "stop");
+  EXPECT_TRUE(choice["message"]["tool_calls"].empty());
+}
+
+TEST(Tools, ACallCutOffByTheLimitIsContent) {
+  const TestServer s(options("hermes"));
+  Json r = request("<tool_call>{\"name\": \"f\", \"arguments\": {}}</tool_call>");
+  r["max_tokens"] = 20;
+  const Json choice = post(s, r)["choices"][0];
+  EXPECT_EQ(choice["message"]["content"], "<tool_call>{\"name\": ");
+  EXPECT_EQ(choice["finish_reason"], "length");
+}
+
+TEST(Tools, WithoutToolsCallsStayText) {
+  const TestServer s(options("hermes"));
+  EXPECT_EQ(post(s, request("<tool_call>{\"name\":\"f\"}</tool_call>", false))["choices"][0]["message"]["content"], "<tool_call>{\"name\":\"f\"}</tool_call>");
+  Json none = request("<tool_call>{\"name\":\"f\"}</tool_call>");
+  none["tool_choice"] = "none";
+  EXPECT_EQ(post(s, none)["choices"][0]["message"]["content"], "<tool_call>{\"name\":\"f\"}</tool_call>");
+}
+
+TEST(Tools, ReasoningHasBothNames) {
+  const TestServer s(options("none"));   // the template shows </think>
+  const Json message = post(s, request("<think>hm</think>\nyes", false))["choices"][0]["message"];
+  EXPECT_EQ(message["content"], "yes");
+  EXPECT_EQ(message["reasoning"], "hm");
+  EXPECT_EQ(message["reasoning_content"], "hm");
+  Json without = request("<think>hm</think>\nyes", false);
+  without["include_reasoning"] = false;
+  EXPECT_FALSE(post(s, without)["choices"][0]["message"].contains("reasoning"));
+}
+
+TEST(Tools, TheTemplateSeesToolsCallsResultsAndReasoning) {
+  const TestServer s(options("hermes"));
+  Json r = {{"tools", request("x")["tools"]}};
+  r["messages"] = Json::parse(R"([{"role": "user", "content": "q"},
+    {"role": "assistant", "content": null, "reasoning": "why", "tool_calls": [{"id": "1", "type": "function", "function": {"name": "f", "arguments": "{\"city\": \"Rome\"}"}}]},
+    {"role": "tool", "tool_call_id": "1", "content": "18"}])");
+  const std::string prompt = post(s, r, 200, "/apply-template")["prompt"];
+  EXPECT_TRUE(prompt.starts_with(R"([{"type": "function", "function": {"name": "f")")) << prompt;
+  EXPECT_TRUE(prompt.ends_with("[user]q[assistant]<tool_call>Rome</tool_call></think>why[tool]18")) << prompt;
+  r["tool_choice"] = "none";
+  EXPECT_TRUE(post(s, r, 200, "/apply-template")["prompt"].get<std::string>().starts_with("[user]"));
+}
+
+TEST(Tools, BadToolsAreRefusedByName) {
+  const TestServer s(options("hermes"));
+  const std::pair<const char*, const char*> rows[] = {
+      {R"({"tools": {}})", "tools"},
+      {R"({"tools": [3]})", "tools[0]"},
+      {R"({"tools": [{"type": "web_search"}]})", "tools[0].type"},
+      {R"({"tools": [{"type": "function"}]})", "tools[0].function"},
+      {R"({"tools": [{"type": "function", "function": {}}]})", "tools[0].function.name"},
+      {R"({"tools": [{"type": "function", "function": {"name": ""}}]})", "tools[0].function.name"},
+      {R"({"tools": [{"type": "function", "function": {"name": "a b"}}]})", "tools[0].function.name"},
+      {R"({"tools": [{"type": "function", "function": {"name": "f", "parameters": []}}]})", "tools[0].function.parameters"},
+      {R"({"tool_choice": "required"})", "tool_choice"},
+      {R"({"tool_choice": "sometimes"})", "tool_choice"},
+      {R"({"tool_choice": 3})", "tool_choice"},
+      {R"({"tool_choice": {"type": "function", "function": {"name": "f"}}})", "tool_choice"},
+      {R"({"parallel_tool_calls": "no"})", "parallel_tool_calls"},
+  };
+  for (const auto& [fields, param] : rows) {
+    Json r = request("x");
+    r.update(Json::parse(fields));
+    EXPECT_EQ(post(s, r, 400)["error"]["param"], param) << fields;
+  }
+}
+
+TEST(Tools, AnUnknownParserIsRefusedWithTheList) {
+  FakeEngine engine;
+  const auto front = serve::Frontend::create(engine, std::make_unique<ByteTokenizer>(true), {.tool_parser = "xlam"});
+  ASSERT_FALSE(front.has_value());
+  EXPECT_NE(front.error().message().find("hermes"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace isotope::test
