@@ -101,7 +101,7 @@ TEST_F(Logits, ErrorsNameValueAndRemedy) {
       {model_ + " --ids=-1" + out, 2, {"token id -1", "vocabulary of 256"}},
       {"no-such-model --ids 1" + out, 1, {"no-such-model", "smollm2-135m"}},
       {model_ + " --ids 1 --isa sse9" + out, 2, {"sse9"}},
-      {model_ + " --ids 1 -o /no/such/folder/x", 1, {"/no/such/folder/x"}},
+      {model_ + " --ids 1 -o /no/such/folder/x", 2, {"/no/such/folder/x"}},
   };
   for (const auto& c : cases) {
     const Outcome o = isotope("logits " + c.arguments);
