@@ -28,6 +28,7 @@ Result<levers::Levers> resolve_levers(const Context&);
 void add_bench(CLI::App&, Context&);
 void add_completion(CLI::App&, Context&);
 void add_doctor(CLI::App&, Context&);
+void add_explain(CLI::App&, Context&);
 void add_inspect(CLI::App&, Context&);
 void add_levers(CLI::App&, Context&);
 void add_logits(CLI::App&, Context&);

@@ -28,6 +28,7 @@ int program(int argc, char** argv) {
   app.fallthrough();
   add_bench(app, context);
   add_doctor(app, context);
+  add_explain(app, context);
   add_inspect(app, context);
   add_levers(app, context);
   add_logits(app, context);

@@ -66,6 +66,10 @@ void add_model_flags(CLI::App& sub, Flags& f) {
       ->check(CLI::Range(int64_t{0}, int64_t{INT32_MAX}))->capture_default_str();
   sub.add_flag("--fair-share,--fair_share,!--no-fair-share,!--no_fair_share", e.fair_share,
                "API keys, else users, take turns by the tokens they cost (on); off: first come, first served");
+  sub.add_option(spellings("data-parallel-size"), e.data_parallel_size, "engines that share the cores, the weights and the memory; 0 = ATOM_DP_SIZE")
+      ->check(CLI::Range(0, 1024))->capture_default_str();
+  sub.add_option(spellings("dp-load-balance"), e.dp_load_balance, "how requests are spread over them")
+      ->check(CLI::IsMember({"round_robin", "least_requests", "least_tokens", "round-robin", "least-requests", "least-tokens"}))->capture_default_str();
   sub.add_option(spellings("preempt-every"), e.preempt_every, "test aid: preempt a sequence every N steps")->group("");
   sub.add_flag("--enable-prefix-caching,--enable_prefix_caching,!--no-enable-prefix-caching,!--no-enable_prefix_caching,!--no_enable_prefix_caching",
                e.prefix_caching, "reuse the KV cache of equal prompt beginnings (on)");

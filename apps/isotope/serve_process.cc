@@ -16,6 +16,7 @@
 #include <mutex>
 #include <thread>
 
+#include "base/heap_keeper.h"
 #include "base/log.h"
 #include "commands.h"
 #include "load.h"
@@ -64,6 +65,12 @@ class Signals {
   sigset_t set_{};
   int fd_ = -1;
 };
+
+void configure_keeper(const levers::Housekeeping& h) {
+  base::GcThresholds t;
+  if (h.gc_threshold.size() == 3) t = {h.gc_threshold[0], h.gc_threshold[1], h.gc_threshold[2]};
+  base::HeapKeeper::process().configure(t, h.gc_debug, "server");
+}
 
 class Server {
  public:
@@ -114,6 +121,7 @@ void Server::leave(int status) const {
 
 int Server::run() {
   const Signals signals;
+  configure_keeper(levers_.housekeeping());
   base::set_log_sink(options_.log_level == "off" ? base::LogSink() : to_stderr, level_of(options_.log_level));
   if (auto opened = open_request_log(); !opened) return report(opened.error());
   auto http = serve::HttpServer::listen(options_.http, api_);
@@ -148,6 +156,7 @@ int Server::load(const Signals& signals) {
   if (!*result) return report(result->error());
   loaded_ = **std::move(result);
   for (const std::string& w : loaded_.front->warnings()) base::log(LogLevel::warning, "{}", w);
+  if (levers_.housekeeping().gc_freeze) base::HeapKeeper::process().freeze();
   api_.ready(*loaded_.front);
   return -1;
 }
@@ -159,6 +168,7 @@ void Server::start_report() const {
 }
 
 int Server::stop(const Signals& signals) {
+  base::HeapKeeper::process().unfreeze();
   api_.drain();
   http_->drain();
   const int done = eventfd(0, EFD_CLOEXEC);
@@ -175,11 +185,12 @@ int Server::stop(const Signals& signals) {
   http_->end_answers(Error{Code::unavailable, "the server is shutting down", {}, "send the request to another server"});
   for (int i = 0; i < 100 && !http_->wait_closed(0); ++i) check_second(0.02, -1);
   http_.reset();
-  check_second(10, done);
+  // Every client has its answer. What the engine's threads are still busy with ends at the latest with the process.
+  const double patience = levers_.housekeeping().shutdown_timeout_s;
+  check_second(patience, done);
   pollfd p{done, POLLIN, 0};
   if (::poll(&p, 1, 0) != 1) {
-    // A step of a large model may take longer, and cannot be broken off. Its requests are answered, so nothing of it is worth waiting for.
-    base::log(LogLevel::warning, "stopped in the middle of a step, which took more than 10 s");
+    base::log(LogLevel::warning, "the engine was in the middle of a step {} s after the last answer; it is left there (ATOM_SHUTDOWN_TIMEOUT_S)", patience);
     leave(0);
   }
   stopper.join();

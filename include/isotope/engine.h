@@ -7,6 +7,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "isotope/options.h"
@@ -83,8 +84,33 @@ struct RequestStats {
   uint64_t seed = 0;
 };
 
+/// One decision that shaped a request. Neighbours of the same kind and reason are counted, not repeated, unless each says something of its own (chunks).
+struct Decision {
+  enum class Kind : uint8_t { routed, held, admitted, chunk, preempted, first_token, finished };
+  Kind kind = Kind::routed;
+  double at_s = 0, last_s = 0;  ///< since the request was submitted; last_s is the latest of those counted
+  int64_t count = 1;
+  int64_t step = 0;             ///< number of the engine's step, where one took part
+  /// admitted: found in the cache; chunk: computed; preempted: thrown away; routed: charged to the rank; finished: output tokens.
+  int64_t tokens = 0;
+  int64_t position = 0;         ///< admitted: tokens looked up; chunk: where it begins; routed: the rank
+  std::string_view reason = {}; ///< static text: why, where there was a choice
+};
+
+/// All that is known of how a request went.
+struct RequestRecord {
+  uint64_t id = 0;
+  std::string label;
+  int rank = 0;
+  FinishReason finish = FinishReason::none;  ///< none: still alive
+  RequestStats stats;
+  std::vector<Decision> decisions;           ///< in order of time: the first and the latest ones, `dropped` between them are not kept
+  int64_t dropped = 0;
+};
+
 struct Request {
   uint64_t id = 0;                 ///< chosen by the caller, unique while alive
+  std::string label;               ///< name by which records() finds it, shared by the choices of one call; may be empty
   std::vector<int32_t> prompt;
   SamplingParams sampling;
   int priority = 0;                ///< lower runs first
@@ -95,11 +121,15 @@ struct Request {
   int64_t pin_tokens = 0;          ///< that many leading tokens are kept in the prefix cache …
   double pin_s = 0;                ///< … for that long, as far as the cache is large enough
   bool use_prefix_cache = true;
+  int rank = -1;                   ///< wish for a data-parallel rank; -1 = the router's choice
+  std::string session;             ///< conversation it belongs to, for ATOM_DP_SESSION_AFFINITY; empty = none
+  bool session_has_parent = false; ///< the session came out of another one
   std::unique_ptr<TokenMask> mask; ///< grammar, or null
   TokenSink sink;
 };
 
 struct EngineStats {
+  int engines = 1;                                                   ///< data-parallel ranks in this process; the rest are sums over them
   int64_t running = 0, waiting = 0;
   int64_t blocks_total = 0, blocks_free = 0, blocks_evictable = 0;   ///< of the first KV group
   int64_t steps = 0, preemptions = 0, prompt_tokens = 0, generation_tokens = 0;
@@ -138,6 +168,9 @@ class Engine {
   /// Ends a request (client gone, stop string found). Thread-safe; unknown ids are ignored. The final event has the given reason.
   virtual void finish(uint64_t id, FinishReason reason) = 0;
   virtual std::optional<RequestStats> stats(uint64_t id) const = 0;  ///< running, or among the last 4096 finished
+  /// What shaped the request of this id or the requests of this label; of an empty name: the latest ones. At most `most`, the newest first, among those alive
+  /// and the last 4096 finished.
+  virtual std::vector<RequestRecord> records(std::string_view name, size_t most) const { return (void)name, (void)most, std::vector<RequestRecord>{}; }
   virtual EngineStats stats() const = 0;                             ///< never waits for a step
   virtual Result<void> reset_prefix_cache() = 0;
   /// Stops admitting, lets running requests end until `drain_s` is over, aborts the rest. Idempotent.

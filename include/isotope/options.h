@@ -48,6 +48,11 @@ struct EngineOptions {
   std::string served_name;
   Precision precision = Precision::fast;
   std::optional<KvType> kv_type;         ///< default bf16 (f32 when exact)
+  int data_parallel_size = 0;            ///< engines in this process, over one copy of the weights; they share threads and memory, the limits are for each.
+                                         ///< 0 = ATOM_DP_SIZE
+  std::string dp_load_balance = "least_requests";  ///< or "least_tokens", "round_robin"
+  int first_rank = 0;                    ///< number of the first engine in metrics and events
+  int first_core = -1;                   ///< first of the process' cores to use, when other programs have the rest; -1 = all are ours
   int threads = 0;                       ///< 0 = physical cores allowed to this process (cpuset and cgroup quota)
   int64_t max_model_len = 0;             ///< 0 = the model's own, cut to what fits (stated in the log)
   int64_t kv_bytes = 0;                  ///< 0 = from memory_fraction of the free memory

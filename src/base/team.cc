@@ -75,17 +75,18 @@ struct Team::Impl {
   }
 };
 
-Team::Team(int threads, bool pin) : size_(std::max(threads, 1)), impl_(std::make_unique<Impl>()) {
-  if (size_ == 1) return;
-  impl_->claims = std::vector<Claim>(size_t(size_));
+Team::Team(int threads, bool pin, int first_core) : size_(std::max(threads, 1)), impl_(std::make_unique<Impl>()) {
   const Topology& m = machine();
-  const bool fits = size_ <= m.default_threads();
+  const int first = std::max(first_core, 0);
+  const bool fits = size_ <= m.default_threads() - first;
   if (fits) impl_->patience = kOwnCore;
   pin = pin && fits;
-  if (pin) {
-    impl_->caller_cpu = m.cores[0];
-    impl_->member_cpus.assign(m.cores.begin() + 1, m.cores.begin() + size_);
+  if (pin && (size_ > 1 || first_core >= 0)) {
+    impl_->caller_cpu = m.cores[size_t(first)];
+    impl_->member_cpus.assign(m.cores.begin() + first + 1, m.cores.begin() + first + size_);
   }
+  if (size_ == 1) return;
+  impl_->claims = std::vector<Claim>(size_t(size_));
   const auto body = [s = impl_.get()](int member, int cpu) {
     char name[16];
     std::snprintf(name, sizeof name, "iso-team-%d", member);
@@ -95,7 +96,7 @@ Team::Team(int threads, bool pin) : size_(std::max(threads, 1)), impl_(std::make
   };
   for (int i = 1; i < size_; ++i) {
     try {
-      impl_->threads.emplace_back(body, i, pin ? m.cores[size_t(i)] : -1);
+      impl_->threads.emplace_back(body, i, pin ? m.cores[size_t(first + i)] : -1);
     } catch (const std::system_error& e) {  // a limit of the user or the container; the number of threads never changes a result
       log(LogLevel::warning, "{} of {} threads could be started ({}); going on with these", i, size_, e.what());
       size_ = i;

@@ -12,7 +12,9 @@ class Team {
  public:
   /// `threads` members including the caller. `pin`: bind member i >= 1 to the i-th physical core of the process' cpuset (hwloc), unless there are more
   /// members than cores; if the system refuses the team goes on unpinned, and with fewer members when no more threads can be started. The caller is left alone: see bind_caller().
-  explicit Team(int threads, bool pin = true);
+  /// `first_core`: the team keeps to the cores from this one on, so that teams can share a machine without sharing cores; then a lone caller is bound too.
+  /// A team that reaches beyond the last core runs unpinned and hardly spins. -1: the whole machine is its own.
+  explicit Team(int threads, bool pin = true, int first_core = -1);
   ~Team();
   Team(const Team&) = delete;
   Team& operator=(const Team&) = delete;

@@ -23,6 +23,11 @@ const Sequence& sequence(const sched::Entry& e) {
   return static_cast<const Sequence&>(e);
 }
 
+std::string_view ending(FinishReason r) {
+  constexpr std::string_view kNames[] = {"", "stop", "length", "abort", "error"};
+  return kNames[size_t(r)];
+}
+
 sched::Limits limits_of(const EngineOptions& o, const kv::Manager& kv, int64_t max_logit_rows) {
   sched::Limits l{.token_budget = o.max_num_batched_tokens,
                   .max_seqs = o.max_num_seqs,
@@ -37,11 +42,12 @@ sched::Limits limits_of(const EngineOptions& o, const kv::Manager& kv, int64_t m
 
 }  // namespace
 
-Core::Core(Parts& p, Board& board, Metrics& metrics, std::atomic<int64_t>& queued)
+Core::Core(Parts& p, Board& board, Journals& journals, Metrics& metrics, std::atomic<int64_t>& queued)
     : options_(p.options),
       runner_(*p.runner),
       events_(p.events.get()),
       board_(board),
+      journals_(journals),
       metrics_(metrics),
       queued_(queued),
       max_logit_rows_(std::max<int64_t>(1, kPromptLogitBytes / int64_t(sizeof(float)) / p.info.vocab)),
@@ -49,6 +55,7 @@ Core::Core(Parts& p, Board& board, Metrics& metrics, std::atomic<int64_t>& queue
       kv_(p.options.block_size, p.groups, p.options.prefix_caching, p.kv_options),
       sched_({.limits = limits_of(options_, kv_, max_logit_rows_), .delayer = p.delayer, .fair_share = options_.fair_share}, *this),
       builder_(kv_, p.options.max_num_batched_tokens + p.options.max_num_seqs, p.options.max_num_seqs) {
+  if (p.housekeeping.device_timer) timer_.emplace();
   workers_.reserve(size_t(runner_.workers()));
   for (int i = 0; i < runner_.workers(); ++i) workers_.emplace_back(p.info.vocab);
   outbox_.reserve(size_t(options_.max_num_seqs));
@@ -121,10 +128,14 @@ void Core::refuse_overdue() {
   }
 }
 
+bool Core::forced_preemption() const {
+  return options_.preempt_every > 0 && (stats_.steps + 1) % options_.preempt_every == 0;
+}
+
 void Core::make_plan() {
   sched::Pass pass{.available = kv_.available(), .now_ns = now_ns_};
   for (int g = 0; g < kv_.groups(); ++g) pass.total[size_t(g)] = kv_.pool(g).total();
-  pass.force_preempt = options_.preempt_every > 0 && (stats_.steps + 1) % options_.preempt_every == 0;
+  pass.force_preempt = forced_preemption();
   plan_ = &sched_.plan(pass);
   report_delayer();
 }
@@ -142,8 +153,15 @@ void Core::apply_preemptions() {
   for (const int32_t ref : plan_->preempt) {
     Sequence& s = sequence(sched_.at(ref));
     sched_.preempt(s);
+    s.note({.kind = Decision::Kind::preempted,
+            .step = stats_.steps + 1,
+            .tokens = s.computed,
+            .reason = forced_preemption() ? "forced by --preempt-every" : "another request lacked a block"},
+           now_ns_);
     kv_.release(s.kv);
     s.computed = 0;
+    s.timed_chunks = 0;
+    if (timer_) timer_->discard(s.request.id);
     s.stage = Stage::waiting;
     ++s.stats.preemptions;
     ++counts_.preempted;
@@ -163,6 +181,14 @@ void Core::admit(Sequence& s) {
     stats_.prefix_hits += s.computed;
   }
   metrics_.admitted(s, s.computed, queried);
+  if (sched_.holds() > s.holds_before && !s.admitted_ns)
+    s.note({.kind = Decision::Kind::held, .step = stats_.steps + 1, .tokens = sched_.holds() - s.holds_before, .reason = "by the prefill delayer"}, now_ns_);
+  s.note({.kind = Decision::Kind::admitted,
+          .step = stats_.steps + 1,
+          .tokens = s.computed,
+          .position = looked_up,
+          .reason = queried ? "" : "the prefix cache is off"},
+         now_ns_);
   if (s.admitted_ns) return;
   s.admitted_ns = now_ns_;
   s.stats.queue_s = seconds_between(s.submitted_ns, now_ns_);
@@ -229,9 +255,22 @@ void Core::step() {
   publish();
 }
 
+Result<tensor::Tensor> Core::timed_forward() {
+  const ops::Batch& batch = builder_.build(work_);
+  std::vector<DeviceTimer::Chunk> chunks;
+  for (const auto& [s, tokens] : work_)
+    if (s->computed < s->prompt_tokens)
+      chunks.push_back({.request = s->request.id, .number = ++s->timed_chunks, .last = s->computed + tokens >= s->prompt_tokens});
+  timer_->begin(now_ns(), std::move(chunks));
+  auto logits = runner_.forward(batch);
+  logits ? timer_->end(now_ns()) : timer_->fail();
+  timer_->poll({.forward = [this](double s) { metrics_.forward_time(s); }, .prefill = [this](double s) { metrics_.prompt_forward_time(s); }});
+  return logits;
+}
+
 bool Core::run_model() {
   try {
-    auto logits = runner_.forward(builder_.build(work_));
+    auto logits = timer_ ? timed_forward() : runner_.forward(builder_.build(work_));
     if (logits) {
       logits_ = *logits;
       return true;
@@ -291,6 +330,8 @@ void Core::score_prompt(const LogitRow& r, std::span<const float> logits, int wo
 void Core::commit(const WorkItem& w) {
   Sequence& s = *w.seq;
   if (s.computed < s.prompt_tokens) ++s.stats.chunks;
+  if (s.computed < s.prompt_tokens || w.tokens > 1)  // else a decoded token
+    s.note({.kind = Decision::Kind::chunk, .step = stats_.steps, .tokens = w.tokens, .position = s.computed}, now_ns_);
   s.computed += w.tokens;
   counts_.tokens += w.tokens;
   s.prompt_rows = std::max(s.prompt_rows, std::min(s.computed, s.prompt_rows_end()));
@@ -312,6 +353,7 @@ void Core::first_or_next_token(Sequence& s) {
     s.first_token_ns = now_ns_;
     s.stats.prefill_s = seconds_between(s.admitted_ns, now_ns_);
     s.stats.ttft_s = seconds_between(s.submitted_ns, now_ns_);
+    s.note({.kind = Decision::Kind::first_token, .step = stats_.steps}, now_ns_);
   }
   s.last_token_ns = now_ns_;
   s.stats.decode_s = seconds_between(s.first_token_ns, now_ns_);
@@ -353,10 +395,14 @@ void Core::retire(Sequence& s, FinishReason reason, std::optional<Error> error) 
   sched_.remove(s, s.admitted_ns ? s.known() : 0, reason == FinishReason::stop || reason == FinishReason::length);
   kv_.release(s.kv);
   s.stage = Stage::finished;
+  if (timer_) timer_->discard(s.request.id);
   s.outcome.finish = reason;
   s.outcome.error = std::move(error);
   if (!s.admitted_ns) queued_.fetch_sub(1, std::memory_order_relaxed);
-  metrics_.finished(s, reason, now_ns());
+  const int64_t now = now_ns();
+  s.tracked.retire();
+  metrics_.finished(s, reason, now);
+  s.note({.kind = Decision::Kind::finished, .step = stats_.steps, .tokens = s.stats.output_tokens, .reason = ending(reason)}, now);
   stale_ = true;
   tell(s);
 }
@@ -412,9 +458,11 @@ void Core::deliver_one(Sequence& s) {
     e.prompt_logprobs = s.prompt_logprobs;
   }
   const bool last = o.finish != FinishReason::none;
-  if (last)
+  if (last) {
     board_.close(s.request.id, s.stats);
-  else
+    if (s.journal) s.journal->close(o.finish, s.stats);
+    journals_.close(s.request.id);
+  } else
     board_.update(s.request.id, s.stats);
   bool failed = false;
   try {

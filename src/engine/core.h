@@ -10,6 +10,7 @@
 
 #include "engine/batch_builder.h"
 #include "engine/board.h"
+#include "engine/device_timer.h"
 #include "engine/metrics.h"
 #include "engine/parts.h"
 #include "engine/sequence.h"
@@ -23,7 +24,7 @@ namespace isotope::engine {
 class Core final : private sched::Owner {
  public:
   /// `queued` counts requests that were accepted and never admitted.
-  Core(Parts&, Board&, Metrics&, std::atomic<int64_t>& queued);
+  Core(Parts&, Board&, Journals&, Metrics&, std::atomic<int64_t>& queued);
 
   /// Takes the sequence; if that throws, it is still the caller's.
   /// `chain`: its block hashes as the front end computed them, or null.
@@ -47,6 +48,7 @@ class Core final : private sched::Owner {
   kv::Counts held(const sched::Entry&) const override;
   sched::SeqState waiting_state(sched::Entry&) override;
   void refuse_overdue();
+  bool forced_preemption() const;
   void make_plan();
   void report_delayer();
   void apply_preemptions();
@@ -54,6 +56,7 @@ class Core final : private sched::Owner {
   void gather_work();
   void unstick();
   bool run_model();
+  Result<tensor::Tensor> timed_forward();
   void read_rows();
   void read_row(size_t index, int worker);
   void score_prompt(const LogitRow&, std::span<const float> logits, int worker);
@@ -70,10 +73,12 @@ class Core final : private sched::Owner {
   Runner& runner_;
   kv::EventPublisher* events_;  ///< null when off
   Board& board_;
+  Journals& journals_;
   Metrics& metrics_;
   std::atomic<int64_t>& queued_;
   int64_t max_logit_rows_;
   bool check_every_step_;
+  std::optional<DeviceTimer> timer_;
 
   kv::Manager kv_;
   sched::Scheduler sched_;

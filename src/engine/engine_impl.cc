@@ -70,8 +70,8 @@ std::unique_ptr<Sequence> make_sequence(Request r, const ModelInfo& info, const 
 
 EngineImpl::EngineImpl(Parts parts)
     : parts_(std::move(parts)),
-      metrics_(parts_.info, parts_.options, parts_.groups.front().blocks),
-      core_(parts_, board_, metrics_, queued_) {
+      metrics_(parts_.info, parts_.options, parts_.groups.front().blocks, parts_.housekeeping),
+      core_(parts_, board_, journals_, metrics_, queued_) {
   thread_ = std::thread([this] { loop(); });
 }
 
@@ -79,7 +79,7 @@ EngineImpl::~EngineImpl() {
   shutdown(0);
 }
 
-Result<void> EngineImpl::submit(Request r) try {
+Result<void> EngineImpl::submit_routed(Request r, const Decision* why) try {
   if (closing_) {
     metrics_.rejected("shutting_down");
     return fail(Code::unavailable, "the engine is shutting down", "engine", "send the request to another server");
@@ -88,17 +88,22 @@ Result<void> EngineImpl::submit(Request r) try {
     metrics_.rejected("invalid");
     return ok;
   }
+  if (r.rank != -1 && r.rank != 0) {
+    metrics_.rejected("invalid");
+    return fail(Code::invalid_argument, fmt::format("there is no data-parallel rank {}", r.rank), "data_parallel_rank", "name rank 0, or none");
+  }
   Arrival a{.seq = make_sequence(std::move(r), parts_.info, parts_.options)};
   const kv::SeqBlocks& kv = a.seq->kv;
   if (parts_.frontend_hash && parts_.options.prefix_caching && kv.cacheable)
     a.chain = base::hash_prompt(a.seq->tokens, parts_.options.block_size, kv.key, kv.expected_blocks);
-  return enqueue(std::move(a));
+  return enqueue(std::move(a), why);
 } catch (const std::bad_alloc&) {
   return fail(Code::resource_exhausted, "there is no memory for the request", "engine", "retry in a moment");
 }
 
-Result<void> EngineImpl::enqueue(Arrival a) {
-  const uint64_t id = a.seq->request.id;
+Result<void> EngineImpl::enqueue(Arrival a, const Decision* why) {
+  Sequence& s = *a.seq;
+  const uint64_t id = s.request.id;
   const std::lock_guard lock(door_);
   if (closed_) {
     metrics_.rejected("shutting_down");
@@ -118,13 +123,23 @@ Result<void> EngineImpl::enqueue(Arrival a) {
   }
   queued_.fetch_add(1, std::memory_order_relaxed);
   try {
+    s.journal = journals_.open(id, s.request.label, parts_.options.first_rank, s.submitted_ns);
+    if (why) s.note(*why, now_ns());
     inbox_.put(std::move(a));
   } catch (...) {
     queued_.fetch_sub(1, std::memory_order_relaxed);
     board_.drop(id);
+    journals_.drop(id);
     throw;
   }
   return {};
+}
+
+std::vector<RequestRecord> EngineImpl::records(std::string_view name, size_t most) const {
+  auto out = journals_.find(name, most);
+  for (RequestRecord& r : out)
+    if (r.finish == FinishReason::none) r.stats = board_.find(r.id).value_or(r.stats);
+  return out;
 }
 
 void EngineImpl::finish(uint64_t id, FinishReason reason) {
@@ -148,6 +163,11 @@ EngineStats EngineImpl::stats() const {
 }
 
 void EngineImpl::shutdown(double drain_s) {
+  begin_shutdown(drain_s);
+  join();
+}
+
+void EngineImpl::begin_shutdown(double drain_s) {
   {
     const std::lock_guard lock(door_);
     closed_ = true;
@@ -158,7 +178,10 @@ void EngineImpl::shutdown(double drain_s) {
   while (deadline < before && !deadline_ns_.compare_exchange_weak(before, deadline)) {
   }
   inbox_.poke();
-  if (std::this_thread::get_id() == thread_.get_id()) return;  // called from a sink: the loop ends by itself
+}
+
+void EngineImpl::join() {
+  if (on_own_thread()) return;  // called from a sink: the loop ends by itself
   const std::lock_guard lock(join_);
   if (thread_.joinable()) thread_.join();
 }
@@ -179,6 +202,7 @@ void EngineImpl::take(Arrival& a) {
   } catch (const std::exception& e) {
     queued_.fetch_sub(1, std::memory_order_relaxed);
     board_.close(s->request.id, s->stats);
+    journals_.close(s->request.id);
     try {
       s->request.sink(
           {.id = s->request.id,

@@ -8,6 +8,7 @@
 #include <variant>
 
 #include "base/hash_chain.h"
+#include "base/heap_keeper.h"
 #include "base/inbox.h"
 #include "engine/board.h"
 #include "engine/core.h"
@@ -23,14 +24,23 @@ class EngineImpl final : public Engine {
 
   const ModelInfo& info() const override { return parts_.info; }
   const VocabSource& vocab() const override { return parts_.vocab; }
-  Result<void> submit(Request) override;
+  Result<void> submit(Request r) override { return submit_routed(std::move(r), nullptr); }
   void finish(uint64_t id, FinishReason reason) override;
   std::optional<RequestStats> stats(uint64_t id) const override { return board_.find(id); }
+  std::vector<RequestRecord> records(std::string_view name, size_t most) const override;
+  /// submit() of a request that somebody sent here for a reason.
+  Result<void> submit_routed(Request, const Decision* why);
   EngineStats stats() const override;
   Result<void> reset_prefix_cache() override;
   void shutdown(double drain_s) override;
   std::vector<KvEventSource> kv_event_sources() const override;
   std::string metrics() const override { return metrics_.prometheus(); }
+
+  /// The two halves of shutdown(), so that several engines drain at the same time.
+  void begin_shutdown(double drain_s);
+  void join();
+  bool on_own_thread() const { return std::this_thread::get_id() == thread_.get_id(); }
+  const Metrics& numbers() const { return metrics_; }
 
  private:
   struct End {
@@ -44,7 +54,7 @@ class EngineImpl final : public Engine {
   };
   using Message = std::variant<Arrival, End, ForgetPrefixes>;
 
-  Result<void> enqueue(Arrival);
+  Result<void> enqueue(Arrival, const Decision* why);
   void handle(Message&&);
   void take(Arrival&);
   void loop() noexcept;
@@ -53,6 +63,7 @@ class EngineImpl final : public Engine {
 
   Parts parts_;
   Board board_;
+  Journals journals_;
   Metrics metrics_;
   std::atomic<int64_t> queued_{0};
   Core core_;
@@ -62,6 +73,7 @@ class EngineImpl final : public Engine {
   std::atomic<bool> closing_{false};
   std::atomic<int64_t> deadline_ns_{INT64_MAX};
   int64_t next_check_ns_ = 0;
+  base::Tracked tracked_{"engine", "engine"};
   std::mutex join_;
   std::thread thread_;
 };

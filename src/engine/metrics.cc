@@ -117,6 +117,11 @@ constexpr std::array<Row, kRowCount> kRows = {{
      "outcome", kExitNames},
 }};
 
+enum DeviceRow : size_t { kForwardTime, kPromptForwardTime };
+constexpr double kForwardSeconds[] = {.0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60};
+constexpr Row kDeviceRows[] = {hist("atom:gpu_forward_seconds", "Time of one forward pass.", kForwardSeconds),
+                               hist("atom:prefill_request_gpu_forward_seconds", "Time of the forward passes that computed a request's prompt.", kForwardSeconds)};
+
 size_t reason_index(FinishReason r) {
   switch (r) {
     case FinishReason::stop:
@@ -132,15 +137,20 @@ size_t reason_index(FinishReason r) {
 
 }  // namespace
 
-Metrics::Metrics(const ModelInfo& info, const EngineOptions& options, int64_t blocks)
-    : registry_(kRows, {{"model_name", info.name}, {"engine", "0"}}),
-      info_(telemetry::info_metric("vllm:cache_config_info", "Configuration of the KV cache.",
-                                   {{"engine", "0"},
-                                    {"block_size", std::to_string(options.block_size)},
-                                    {"num_gpu_blocks", std::to_string(blocks)},
-                                    {"num_cpu_blocks", std::to_string(blocks)},
-                                    {"enable_prefix_caching", options.prefix_caching ? "True" : "False"},
-                                    {"gpu_memory_utilization", telemetry::number_text(options.memory_fraction)}})) {}
+Metrics::Metrics(const ModelInfo& info, const EngineOptions& options, int64_t blocks, const levers::Housekeeping& settings)
+    : registry_(kRows, {{"model_name", info.name}, {"engine", std::to_string(options.first_rank)}}),
+      cache_config_({{"engine", std::to_string(options.first_rank)},
+                     {"block_size", std::to_string(options.block_size)},
+                     {"num_gpu_blocks", std::to_string(blocks)},
+                     {"num_cpu_blocks", std::to_string(blocks)},
+                     {"enable_prefix_caching", options.prefix_caching ? "True" : "False"},
+                     {"gpu_memory_utilization", telemetry::number_text(options.memory_fraction)}}),
+      interval_ns_(int64_t(std::min(settings.metrics_interval_s, 1e6) * 1e9)) {
+  if (settings.device_timer)
+    device_ = std::make_unique<telemetry::Registry>(
+        kDeviceRows,
+        telemetry::Labels{{"dp_rank", std::to_string(options.first_rank)}, {"pp_rank", "0"}, {"tp_rank", "0"}, {"engine_role", "standard"}});
+}
 
 void Metrics::admitted(const Sequence& s, int64_t hit_tokens, bool queried) {
   if (!queried) return;
@@ -206,7 +216,13 @@ void Metrics::step(const StepCounts& c, const EngineStats& s, int64_t partial_pr
   const std::pair<RowId, double> gauges[] = {
       {kRunning, double(s.running)},
       {kWaiting, double(s.waiting)},
-      {kUsage, usage},
+      {kUsage, usage}};
+  for (const auto& [row, value] : gauges) registry_.set(row, value);
+  // The rest is a snapshot, taken at its interval and when the engine falls idle.
+  const int64_t now = now_ns();
+  if (now < next_refresh_ns_ && s.running + s.waiting > 0) return;
+  next_refresh_ns_ = now + interval_ns_;
+  const std::pair<RowId, double> snapshot[] = {
       {kAtomRunning, double(s.running)},
       {kAtomWaiting, double(s.waiting)},
       {kAtomPartial, double(partial_prefills)},
@@ -218,7 +234,14 @@ void Metrics::step(const StepCounts& c, const EngineStats& s, int64_t partial_pr
       {kAtomSnapshot, 1},
       {kAtomHitRatio, s.prefix_queries ? double(s.prefix_hits) / double(s.prefix_queries) : 0},
       {kAtomRefresh, std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count()}};
-  for (const auto& [row, value] : gauges) registry_.set(row, value);
+  for (const auto& [row, value] : snapshot) registry_.set(row, value);
+}
+
+void Metrics::forward_time(double seconds) {
+  if (device_) device_->observe(kForwardTime, seconds);
+}
+void Metrics::prompt_forward_time(double seconds) {
+  if (device_) device_->observe(kPromptForwardTime, seconds);
 }
 
 void Metrics::raise(size_t row, int64_t total, size_t label) {
@@ -255,7 +278,28 @@ int64_t Metrics::integrity_errors() const {
 }
 
 std::string Metrics::prometheus() const {
-  return registry_.prometheus() + info_;
+  const Metrics* const kSelf[] = {this};
+  return engine::prometheus(kSelf);
+}
+
+std::string prometheus(std::span<const Metrics* const> engines) {
+  std::vector<const telemetry::Registry*> registries;
+  std::vector<telemetry::Labels> caches;
+  for (const Metrics* m : engines) {
+    registries.push_back(&m->registry_);
+    caches.push_back(m->cache_config_);
+  }
+  telemetry::Registry total(kRows, {});
+  for (const telemetry::Registry* r : registries) total.absorb(*r);
+  total.set(kAtomSnapshot, total.value(kAtomSnapshot) > 0);
+  total.set(kAtomUsage, total.value(kAtomTotal) > 0 ? total.value(kAtomUsed) / total.value(kAtomTotal) : 0);
+  total.set(kAtomHitRatio, total.value(kAtomFull) > 0 ? total.value(kAtomCached) / total.value(kAtomFull) : 0);
+  total.set(kAtomRefresh, 0);
+  for (const telemetry::Registry* r : registries) total.set(kAtomRefresh, std::max(total.value(kAtomRefresh), r->value(kAtomRefresh)));
+  std::vector<const telemetry::Registry*> devices;
+  for (const Metrics* m : engines)
+    if (m->device_) devices.push_back(m->device_.get());
+  return telemetry::prometheus(registries, &total) + telemetry::prometheus(devices) + telemetry::info_metric("vllm:cache_config_info", "Configuration of the KV cache.", caches);
 }
 
 }  // namespace isotope::engine

@@ -2,11 +2,13 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string>
 
 #include "engine/sequence.h"
 #include "isotope/engine.h"
 #include "kv/event_publisher.h"
+#include "levers/groups.h"
 #include "telemetry/metrics.h"
 
 namespace isotope::engine {
@@ -20,7 +22,7 @@ struct StepCounts {
 
 class Metrics {
  public:
-  Metrics(const ModelInfo&, const EngineOptions&, int64_t blocks_of_first_group);
+  Metrics(const ModelInfo&, const EngineOptions&, int64_t blocks_of_first_group, const levers::Housekeeping& = {});
 
   void admitted(const Sequence&, int64_t hit_tokens, bool queried);  ///< first or repeated admission
   void prompt_done(const Sequence&);                                 ///< the first time its whole prompt has been computed
@@ -32,14 +34,22 @@ class Metrics {
   void prefix_cache(const kv::CacheCounters&);  ///< totals since the start
   void kv_events(const kv::PublisherStats&);    ///< likewise
   void integrity_error();
+  void forward_time(double seconds);          ///< of one pass; only with ATOM_ENABLE_METRICS_DEVICE_TIMER
+  void prompt_forward_time(double seconds);   ///< of all passes of one prompt
   int64_t integrity_errors() const;
 
   std::string prometheus() const;
+  friend std::string prometheus(std::span<const Metrics* const>);
 
  private:
   void raise(size_t row, int64_t total, size_t label = 0);  ///< a counter to a total that never falls
   telemetry::Registry registry_;
-  std::string info_;
+  std::unique_ptr<telemetry::Registry> device_;  ///< null without the device timer
+  telemetry::Labels cache_config_;
+  int64_t interval_ns_, next_refresh_ns_ = 0;    ///< of the atom: gauges
 };
+
+/// Several engines of one process as one text, told apart by the label "engine".
+std::string prometheus(std::span<const Metrics* const>);
 
 }  // namespace isotope::engine

@@ -13,8 +13,8 @@ namespace isotope::engine {
 
 class ModelRunner final : public Runner {
  public:
-  /// `profile`: null, or where steps are timed.
-  ModelRunner(std::unique_ptr<ops::Ops> ops, std::unique_ptr<models::Model> model, std::unique_ptr<ops::KvCache> kv,
+  /// Several runners may share a model: a forward pass only reads it. `profile`: null, or where steps are timed.
+  ModelRunner(std::unique_ptr<ops::Ops> ops, std::shared_ptr<const models::Model> model, std::unique_ptr<ops::KvCache> kv,
               std::shared_ptr<StepProfile> profile = nullptr)
       : ops_(std::move(ops)), model_(std::move(model)), kv_(std::move(kv)), profile_(std::move(profile)) {}
 
@@ -41,7 +41,7 @@ class ModelRunner final : public Runner {
 
  private:
   std::unique_ptr<ops::Ops> ops_;
-  std::unique_ptr<models::Model> model_;  ///< holds weights that ops_ packed, so it goes first
+  std::shared_ptr<const models::Model> model_;
   std::unique_ptr<ops::KvCache> kv_;
   std::shared_ptr<StepProfile> profile_;
   int64_t ended_ns_ = 0;  ///< with a profile: when the last step's model or sampling was done

@@ -6,8 +6,10 @@
 
 #include "base/hash.h"
 #include "base/log.h"
+#include "base/topology.h"
 #include "engine/model_runner.h"
 #include "engine/parts.h"
+#include "engine/ranks.h"
 #include "engine/sizing.h"
 #include "levers/levers.h"
 #include "engine/events.h"
@@ -38,7 +40,9 @@ Result<void> check_options(const EngineOptions& o) {
                           {"--max-model-len", o.max_model_len, 0, INT32_MAX},
                           {"--kv-cache-memory-bytes", o.kv_bytes, 0, INT64_MAX},
                           {"--long-prefill-token-threshold", o.long_prefill_token_threshold, 0, INT32_MAX},
-                          {"--preempt-every", o.preempt_every, 0, INT32_MAX}};
+                          {"--preempt-every", o.preempt_every, 0, INT32_MAX},
+                          {"--data-parallel-size", o.data_parallel_size, 0, 1024},
+                          {"--data-parallel-rank", o.first_rank, 0, 1 << 20}};
   for (const Limit& l : limits)
     if (l.value < l.least || l.value > l.most)
       return fail(Code::invalid_argument, fmt::format("{} is {}", l.name, l.value), l.name,
@@ -113,7 +117,7 @@ struct Storage {
   int64_t bytes_per_token = 0;
 };
 
-Result<Storage> make_storage(const EngineOptions& o, const models::Model& model, ops::Ops& ops, int64_t length) {
+Result<Storage> make_storage(const EngineOptions& o, const models::Model& model, ops::Ops& ops, int64_t length, size_t budget) {
   Storage s;
   std::vector<engine::KvGroupCost> costs;
   for (size_t g = 0; g < model.kv_groups().size(); ++g) {
@@ -125,7 +129,6 @@ Result<Storage> make_storage(const EngineOptions& o, const models::Model& model,
   if (costs.empty() || costs.size() > size_t(kv::kMaxGroups))
     return fail(Code::unsupported, fmt::format("the model has {} KV groups", costs.size()), o.model,
                 fmt::format("1 to {} are supported", kv::kMaxGroups));
-  ISO_TRY(const size_t budget, engine::kv_budget(o));
   ISO_TRY(s.sizing, engine::size_kv(costs, o, length, budget));
   std::vector<int64_t> blocks;
   for (const auto& g : s.sizing.groups) blocks.push_back(g.blocks);
@@ -150,43 +153,75 @@ void announce(const Storage& s, const EngineOptions& o, const ModelInfo& info, i
               wanted, s.sizing.max_model_len);
 }
 
+Result<std::unique_ptr<ops::Ops>> make_ops(const EngineOptions& o, const levers::Levers& levers, const engine::CoreShare& share) {
+  return ops::make_cpu_ops({.threads = share.threads,
+                            .isa = o.isa.empty() ? levers.cpu().isa : o.isa,
+                            .precision = o.precision,
+                            .pin = share.pin,
+                            .tuning = {levers.cpu().linear_alone, levers.cpu().pass_kib << 10, levers.cpu().attention_alone},
+                            .first_core = share.first_core});
+}
+
+Result<sched::RouterOptions> router_options(const EngineOptions& o, const levers::DataParallel& dp) {
+  ISO_TRY(const sched::RoutePolicy policy, sched::parse_route_policy(o.dp_load_balance));
+  return sched::RouterOptions{.ranks = o.data_parallel_size,
+                              .policy = policy,
+                              .request_equiv = dp.request_equiv,
+                              .session_affinity = dp.session_affinity,
+                              .max_sessions = dp.max_sessions};
+}
+
 }  // namespace
 
-Result<std::unique_ptr<Engine>> Engine::open(const EngineOptions& o, const levers::Levers& levers,
+Result<std::unique_ptr<Engine>> Engine::open(const EngineOptions& given, const levers::Levers& levers,
                                              std::function<void(const LoadProgress&)> progress) {
   try {
-    ISO_CHECK_OK(check_options(o));
+    ISO_CHECK_OK(check_options(given));
+    const int cores = base::machine().default_threads();
+    ISO_TRY(const EngineOptions o, engine::resolve_ranks(given, levers, cores));
+    ISO_TRY(const auto routing, router_options(o, levers.data_parallel()));
     ISO_TRY(const auto files, weights::open_checkpoint(o.model, levers.loading()));
     ISO_TRY(const models::ModelConfig config, models::parse_config(*files, o.hf_overrides, o.max_model_len));
     ISO_TRY(const int64_t length, wanted_length(o, config));
-    const levers::Cpu& cpu = levers.cpu();
-    ISO_TRY(auto ops, ops::make_cpu_ops({.threads = o.threads ? o.threads : cpu.threads,
-                                         .isa = o.isa.empty() ? cpu.isa : o.isa,
-                                         .precision = o.precision,
-                                         .tuning = {cpu.linear_alone, cpu.pass_kib << 10, cpu.attention_alone}}));
-    base::log(LogLevel::info, "{}: {}", o.model, ops->describe());
-    if (o.profile) ops = ops::make_metered(std::move(ops), o.profile);
-    ISO_TRY(auto model, models::load_model(*files, *ops, levers.loading(), config, progress));
-    ISO_TRY(auto storage, make_storage(o, *model, *ops, length));
+    ISO_TRY(auto first_ops, make_ops(o, levers, engine::core_share(o, 0, cores)));
+    base::log(LogLevel::info, "{}: {}", o.model, first_ops->describe());
+    if (o.profile) first_ops = ops::make_metered(std::move(first_ops), o.profile);  // of several engines the first one is timed
+    ISO_TRY(auto loaded, models::load_model(*files, *first_ops, levers.loading(), config, progress));
+    const std::shared_ptr<const models::Model> model = std::move(loaded);
+    ISO_TRY(const size_t budget, engine::kv_budget(o));
 
-    engine::Parts parts;
-    parts.options = o;
-    parts.info = describe(o, config, *files);
-    parts.info.max_model_len = storage.sizing.max_model_len;
-    parts.info.kv_bytes_per_token = storage.bytes_per_token;
-    parts.info.fingerprint = fingerprint(o, levers, *ops);
-    parts.vocab = files->vocab();
-    parts.groups = storage.sizing.groups;
     const levers::PrefixCache& cache = levers.prefix_cache();
-    ISO_TRY(parts.events, engine::make_publisher(levers.kv_events(), o, 0));
-    parts.kv_options = {.fast_walk = cache.fast_walk, .walk_memo = cache.walk_memo, .events = parts.events != nullptr};
-    parts.frontend_hash = cache.frontend_hash;
-    parts.delayer = levers.prefill_delayer();
-    announce(storage, o, parts.info, length);
-    parts.runner = std::make_unique<engine::ModelRunner>(std::move(ops), std::move(model), std::move(storage.kv), o.profile);
-    return engine::make_engine(std::move(parts));
+    std::vector<engine::Parts> ranks;
+    for (int rank = 0; rank < o.data_parallel_size; ++rank) {
+      std::unique_ptr<ops::Ops> ops = std::move(first_ops);
+      if (!ops) {
+        ISO_TRY(ops, make_ops(o, levers, engine::core_share(o, rank, cores)));
+      }
+      ISO_TRY(auto storage, make_storage(o, *model, *ops, length, budget / size_t(o.data_parallel_size)));
+      engine::Parts parts;
+      parts.options = o;
+      parts.options.first_rank = o.first_rank + rank;
+      parts.info = describe(o, config, *files);
+      parts.info.max_model_len = storage.sizing.max_model_len;
+      parts.info.kv_bytes_per_token = storage.bytes_per_token;
+      parts.info.fingerprint = fingerprint(o, levers, *ops);
+      parts.groups = storage.sizing.groups;
+      parts.housekeeping = levers.housekeeping();
+      ISO_TRY(parts.events, engine::make_publisher(levers.kv_events(), o, parts.options.first_rank));
+      parts.kv_options = {.fast_walk = cache.fast_walk, .walk_memo = cache.walk_memo, .events = parts.events != nullptr};
+      parts.frontend_hash = cache.frontend_hash;
+      parts.delayer = levers.prefill_delayer();
+      if (rank == 0) {
+        parts.vocab = files->vocab();
+        announce(storage, o, parts.info, length);
+      }
+      if (o.data_parallel_size > 1) base::log(LogLevel::info, "rank {}: {}", parts.options.first_rank, ops->describe());
+      parts.runner = std::make_unique<engine::ModelRunner>(std::move(ops), model, std::move(storage.kv), rank == 0 ? o.profile : nullptr);
+      ranks.push_back(std::move(parts));
+    }
+    return ranks.size() == 1 ? engine::make_engine(std::move(ranks[0])) : engine::make_data_parallel_engine(std::move(ranks), routing);
   } catch (const std::exception& e) {
-    return fail(Code::internal, fmt::format("opening the model failed: {}", e.what()), o.model,
+    return fail(Code::internal, fmt::format("opening the model failed: {}", e.what()), given.model,
                 "check that the machine has enough memory; else report this as a defect");
   }
 }

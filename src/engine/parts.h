@@ -9,6 +9,7 @@
 #include "kv/event_publisher.h"
 #include "kv/manager.h"
 #include "levers/groups.h"
+#include "sched/route.h"
 
 namespace isotope::engine {
 
@@ -22,10 +23,13 @@ struct Parts {
   std::unique_ptr<kv::EventPublisher> events;  ///< null: kv_options.events must be false
   bool frontend_hash = true;    ///< the thread that submits computes the block hashes
   levers::PrefillDelayer delayer;
+  levers::Housekeeping housekeeping = {};
   bool check_every_step = false;  ///< tests: kv::Manager::check_integrity after each step
 };
 
 /// Starts the loop thread.
 std::unique_ptr<Engine> make_engine(Parts);
+/// Several engines as one, requests routed among them. REQUIRES: at least one; `options.first_rank` of each is its rank.
+std::unique_ptr<Engine> make_data_parallel_engine(std::vector<Parts>, const sched::RouterOptions&);
 
 }  // namespace isotope::engine

@@ -6,6 +6,8 @@
 #include <optional>
 #include <vector>
 
+#include "base/heap_keeper.h"
+#include "engine/journal.h"
 #include "isotope/engine.h"
 #include "kv/manager.h"
 #include "sample/history.h"
@@ -47,9 +49,16 @@ struct Sequence : sched::Entry {
   int64_t prompt_rows = 0;                                 ///< prompt positions whose logits have been read; survives preemption
   bool prompt_counted = false, prompt_reported = false;
 
+  int64_t timed_chunks = 0;  ///< of its prompt since it was admitted, with the device timer
+  std::shared_ptr<Journal> journal;
+  void note(Decision d, int64_t now_ns) noexcept {
+    if (journal) journal->note(d, now_ns);
+  }
+
   Outcome outcome;
   bool reporting = false;  ///< its outcome waits for delivery
   RequestStats stats;
+  base::Tracked tracked{"request", "engine"};  ///< retired with the request: whoever lives on has been forgotten
   int64_t submitted_ns = 0, admitted_ns = 0, first_token_ns = 0, last_token_ns = 0;
 
   int64_t known() const { return int64_t(tokens.size()); }

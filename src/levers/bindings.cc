@@ -1,5 +1,6 @@
 #include "levers/bindings.h"
 
+#include <algorithm>
 #include <charconv>
 
 namespace isotope::levers {
@@ -16,6 +17,13 @@ template <class T>
 void store(std::optional<T>& field, std::string_view v) {
   if (!v.empty()) store(field.emplace(), v);
 }
+void store(std::vector<int64_t>& field, std::string_view v) {
+  field.clear();
+  while (!v.empty()) {
+    store(field.emplace_back(), v);
+    v.remove_prefix(std::min(v.find(','), v.size() - 1) + 1);
+  }
+}
 
 template <auto Part, auto Field>
 void set(AllGroups& g, std::string_view v) {
@@ -29,6 +37,8 @@ constexpr auto K = &AllGroups::prefix_cache;
 constexpr auto E = &AllGroups::kv_events;
 constexpr auto D = &AllGroups::delayer;
 constexpr auto M = &AllGroups::capacity;
+constexpr auto R = &AllGroups::data_parallel;
+constexpr auto H = &AllGroups::housekeeping;
 
 constexpr Binding kBindings[] = {
     {"ATOM_DISABLE_MMAP", Group::loading, set<L, &Loading::disable_mmap>},
@@ -45,6 +55,18 @@ constexpr Binding kBindings[] = {
     {"ISOTOPE_CPU_ATTENTION_ALONE", Group::cpu, set<C, &Cpu::attention_alone>},
     {"ISOTOPE_API_KEY", Group::program, set<P, &Program::api_key>},
     {"OPENAI_API_KEY", Group::program, set<P, &Program::client_api_key>},
+    {"ATOM_DP_SIZE", Group::data_parallel, set<R, &DataParallel::size>},
+    {"ATOM_DP_RANK", Group::data_parallel, set<R, &DataParallel::rank>},
+    {"ATOM_DP_RANK_LOCAL", Group::data_parallel, set<R, &DataParallel::rank_local>},
+    {"ATOM_DP_LB_REQ_EQUIV", Group::data_parallel, set<R, &DataParallel::request_equiv>},
+    {"ATOM_DP_SESSION_AFFINITY", Group::data_parallel, set<R, &DataParallel::session_affinity>},
+    {"ISOTOPE_DP_MAX_SESSIONS", Group::data_parallel, set<R, &DataParallel::max_sessions>},
+    {"ATOM_SHUTDOWN_TIMEOUT_S", Group::housekeeping, set<H, &Housekeeping::shutdown_timeout_s>},
+    {"ATOM_METRICS_UPDATE_INTERVAL_S", Group::housekeeping, set<H, &Housekeeping::metrics_interval_s>},
+    {"ATOM_ENABLE_METRICS_DEVICE_TIMER", Group::housekeeping, set<H, &Housekeeping::device_timer>},
+    {"ATOM_GC_FREEZE", Group::housekeeping, set<H, &Housekeeping::gc_freeze>},
+    {"ATOM_GC_DEBUG", Group::housekeeping, set<H, &Housekeeping::gc_debug>},
+    {"ATOM_GC_THRESHOLD", Group::housekeeping, set<H, &Housekeeping::gc_threshold>},
     {"ISOTOPE_LOG_LEVEL", Group::program, set<P, &Program::log_level>},
     {"ATOM_FRONTEND_PREFIX_HASH", Group::prefix_cache, set<K, &PrefixCache::frontend_hash>},
     {"ATOM_PREFIX_FAST_WALK", Group::prefix_cache, set<K, &PrefixCache::fast_walk>},

@@ -16,9 +16,11 @@ struct AllGroups {
   KvEvents kv_events;
   PrefillDelayer delayer;
   Capacity capacity;
+  DataParallel data_parallel;
+  Housekeeping housekeeping;
 };
 
-enum class Group : uint8_t { loading, cpu, program, prefix_cache, kv_events, delayer, capacity, count_ };
+enum class Group : uint8_t { loading, cpu, program, prefix_cache, kv_events, delayer, capacity, data_parallel, housekeeping, count_ };
 
 struct Binding {
   std::string_view name;

@@ -124,7 +124,7 @@ std::string domain(const Row& r) {
     case Type::enumeration: d = choices(r.values); break;
     case Type::text: d = "any text"; break;
     case Type::path: d = "a path"; break;
-    case Type::list: d = r.values == "int" ? "integers, separated by commas" : "names, separated by commas"; break;
+    case Type::list: d = r.values == "int:3" ? "three integers, separated by commas, the first at least 1" : r.values == "int" ? "integers, separated by commas" : "names, separated by commas"; break;
     case Type::json: d = "a JSON object"; break;
   }
   if (r.invalid == OnInvalid::clamp) d += " (moved into the range, with a warning)";

@@ -42,7 +42,7 @@ struct Row {
   std::string_view fallback;  ///< default as text; empty = unset; the name of another row = that row's value
   double min = -std::numeric_limits<double>::infinity(), max = std::numeric_limits<double>::infinity();
   bool min_open = false;             ///< the minimum itself is not allowed
-  std::string_view values = {};      ///< enumeration or closed set of integers: "a|b"; an empty part means unset. list: "int" or "text"
+  std::string_view values = {};      ///< enumeration or closed set of integers: "a|b"; an empty part means unset. list: "int", "int:3" (three, the first at least 1) or "text"
   Plan plan = Plan::same;
   std::string_view field = {};       ///< name of the field in code where it differs from the variable
   std::string_view aliases = {};     ///< other accepted spellings, space-separated; '!' in front: inverted polarity

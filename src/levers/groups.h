@@ -44,6 +44,27 @@ struct KvEvents {
   std::string encoding = "map";  ///< ISOTOPE_KV_EVENTS_ENCODING
 };
 
+struct DataParallel {
+  int size = 1;                      ///< ATOM_DP_SIZE
+  int rank = 0;                      ///< ATOM_DP_RANK
+  int rank_local = 0;                ///< ATOM_DP_RANK_LOCAL
+  int64_t request_equiv = 512;       ///< ATOM_DP_LB_REQ_EQUIV
+  bool session_affinity = false;     ///< ATOM_DP_SESSION_AFFINITY
+  int64_t max_sessions = 1'000'000;  ///< ISOTOPE_DP_MAX_SESSIONS
+  int64_t balance_token_weight = 360'000;  ///< ATOM_DP_PREFILL_BALANCE_TOKEN_WEIGHT
+  double balance_slack = 0.1;              ///< ATOM_DP_PREFILL_BALANCE_SLACK
+  int64_t balance_min_tokens = 4096;       ///< ATOM_DP_PREFILL_BALANCE_MIN_TOKENS
+};
+
+struct Housekeeping {
+  double shutdown_timeout_s = 5;         ///< ATOM_SHUTDOWN_TIMEOUT_S
+  double metrics_interval_s = 1;         ///< ATOM_METRICS_UPDATE_INTERVAL_S
+  bool device_timer = false;             ///< ATOM_ENABLE_METRICS_DEVICE_TIMER
+  bool gc_freeze = true;                 ///< ATOM_GC_FREEZE
+  bool gc_debug = false;                 ///< ATOM_GC_DEBUG
+  std::vector<int64_t> gc_threshold;     ///< ATOM_GC_THRESHOLD: three numbers, or none for the default
+};
+
 struct Program {
   std::string api_key;           ///< ISOTOPE_API_KEY
   std::string client_api_key;    ///< OPENAI_API_KEY

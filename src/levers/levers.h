@@ -62,6 +62,8 @@ class Levers {
   const KvEvents& kv_events() const;
   const PrefillDelayer& prefill_delayer() const;
   const Capacity& capacity() const;
+  const DataParallel& data_parallel() const;
+  const Housekeeping& housekeeping() const;
   /// Rows whose values some component has taken.
   std::vector<std::string_view> consumed() const;
 

@@ -174,6 +174,8 @@ TEST(Resolve, TypedGroupsHoldTheValues) {
   EXPECT_EQ(l.kv_events().hwm, 0);
   EXPECT_FALSE(l.prefill_delayer().kv_low);
   EXPECT_FALSE(l.capacity().max_decode_seqs);  // its default stands for "not given"
+  EXPECT_EQ(l.data_parallel().request_equiv, 512);
+  EXPECT_EQ(l.housekeeping().shutdown_timeout_s, 5);
   EXPECT_THAT(l.consumed(), SizeIs(bindings().size()));
 }
 

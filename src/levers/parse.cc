@@ -103,19 +103,23 @@ Result<Parsed> parse_enumeration(const Row& row, std::string_view text, std::str
 
 Result<Parsed> parse_list(const Row& row, std::string_view text, std::string_view where) {
   std::string out;
+  int items = 0;
   for (size_t at = 0; at <= text.size();) {
     const size_t stop = std::min(text.find(',', at), text.size());
     const std::string_view item = trim(text.substr(at, stop - at));
     at = stop + 1;
     if (item.empty()) return refuse(row, text, where);
-    if (row.values == "int") {
+    if (row.values.starts_with("int")) {
       int64_t i = 0;
       const auto r = std::from_chars(item.data(), item.data() + item.size(), i);
       if (r.ec != std::errc{} || r.ptr != item.data() + item.size() || i < 0) return refuse(row, text, where);
+      if (row.values == "int:3" && items == 0 && i < 1) return refuse(row, text, where);
     }
+    ++items;
     if (!out.empty()) out += ',';
     out += item;
   }
+  if (row.values == "int:3" && items != 3) return refuse(row, text, where);
   return Parsed{out, {}};
 }
 

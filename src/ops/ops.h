@@ -160,6 +160,7 @@ struct CpuOpsOptions {
   Precision precision = Precision::fast;
   bool pin = true;
   CpuTuning tuning = {};
+  int first_core = -1;       ///< of this team among the process' cores (base::Team); -1 = the whole machine is its own
 };
 Result<std::unique_ptr<Ops>> make_cpu_ops(const CpuOpsOptions&);
 

@@ -17,7 +17,8 @@ int64_t total(std::span<const PrefillChunk> chunks) {
 int64_t fitting_tokens(const PrefillChunk& c, double budget, const BalanceOptions& o) {
   if (budget <= 0) return 0;
   const double base = double(o.token_weight) + double(c.context);
-  const double n = 2 * budget / (std::sqrt(base * base + 2 * budget) + base);  // sqrt(base² + 2 budget) - base without the cancellation
+  const double n =
+      2 * budget / (std::sqrt(base * base + 2 * budget) + base);  // sqrt(base² + 2 budget) - base without the cancellation
   const int64_t end = (c.context + std::min(int64_t(n), c.tokens)) / o.block_size * o.block_size;
   return std::max<int64_t>(0, end - c.context);
 }
@@ -53,7 +54,8 @@ int64_t shrink_to_target(std::vector<PrefillChunk>& chunks, double target, const
   for (const PrefillChunk& c : chunks) planned.push_back(c.tokens);
 
   size_t i = 0;
-  for (; i < chunks.size() && chunk_cost(chunks[i], o.token_weight) <= target; ++i) target -= chunk_cost(chunks[i], o.token_weight);
+  for (; i < chunks.size() && chunk_cost(chunks[i], o.token_weight) <= target; ++i)
+    target -= chunk_cost(chunks[i], o.token_weight);
   for (const size_t cut = i; i < chunks.size(); ++i) chunks[i].tokens = i == cut ? fitting_tokens(chunks[i], target, o) : 0;
 
   int64_t missing = std::min(o.min_tokens, before) - total(chunks);

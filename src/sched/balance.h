@@ -1,5 +1,5 @@
-// Evening out prefill over ranks that step together: whoever carries more than the common target gives tokens back. Pure functions; each rank computes the
-// same target from the same gathered costs, in the same order.
+// Evening out prefill over ranks that step together: whoever carries more than the common target gives tokens back. Pure
+// functions; each rank computes the same target from the same gathered costs, in the same order.
 #pragma once
 
 #include <cstdint>
@@ -29,8 +29,8 @@ double prefill_cost(std::span<const PrefillChunk>, int64_t token_weight);
 /// min(largest cost, mean * (1 + slack)), the mean over ranks whose cost is above 0. 0 when no rank prefills.
 double balance_target(std::span<const double> costs, double slack);
 
-/// Keeps chunks while their costs fit in `target`, cuts the first that does not, drops the rest; then gives back up to min_tokens in the same order. Never
-/// more than planned. Returns how many tokens were taken out; chunks without tokens are removed.
+/// Keeps chunks while their costs fit in `target`, cuts the first that does not, drops the rest; then gives back up to min_tokens
+/// in the same order. Never more than planned. Returns how many tokens were taken out; chunks without tokens are removed.
 int64_t shrink_to_target(std::vector<PrefillChunk>& chunks, double target, const BalanceOptions&);
 
 }  // namespace isotope::sched

@@ -24,7 +24,9 @@ TEST(Balance, CostOfAChunk) {
   EXPECT_EQ(chunk_cost({0, 0, 1000}, 10), 0);
   const PrefillChunk chunks[] = {{0, 100, 0}, {1, 10, 90}};
   EXPECT_EQ(prefill_cost(chunks, 0), 100 * 50.0 + 10 * 95.0);
-  EXPECT_EQ(chunk_cost({0, int64_t(1) << 20, int64_t(1) << 30}, 360'000), double(1 << 20) * (360'000 + double(1 << 30) + (1 << 19))) << "no overflow";
+  EXPECT_EQ(chunk_cost({0, int64_t(1) << 20, int64_t(1) << 30}, 360'000),
+            double(1 << 20) * (360'000 + double(1 << 30) + (1 << 19)))
+      << "no overflow";
 }
 
 TEST(Balance, Target) {
@@ -61,14 +63,19 @@ TEST(Balance, HugeWeightBalancesByTokens) {
 TEST(Balance, NeverBelowTheFloor) {
   const BalanceOptions o{.token_weight = 10, .min_tokens = 64, .block_size = 16};
   EXPECT_THAT(shrunk({{0, 100, 0}, {1, 100, 0}}, 1, o), ElementsAre(PrefillChunk{0, 64, 0}));
-  EXPECT_THAT(shrunk({{0, 20, 0}, {1, 30, 0}, {2, 100, 0}}, 1, o), ElementsAre(PrefillChunk{0, 20, 0}, PrefillChunk{1, 30, 0}, PrefillChunk{2, 14, 0}));
-  EXPECT_THAT(shrunk({{0, 20, 0}, {1, 30, 0}}, 1, o), ElementsAre(PrefillChunk{0, 20, 0}, PrefillChunk{1, 30, 0})) << "a plan below the floor stays as it is";
+  EXPECT_THAT(shrunk({{0, 20, 0}, {1, 30, 0}, {2, 100, 0}}, 1, o),
+              ElementsAre(PrefillChunk{0, 20, 0}, PrefillChunk{1, 30, 0}, PrefillChunk{2, 14, 0}));
+  EXPECT_THAT(shrunk({{0, 20, 0}, {1, 30, 0}}, 1, o), ElementsAre(PrefillChunk{0, 20, 0}, PrefillChunk{1, 30, 0}))
+      << "a plan below the floor stays as it is";
 }
 
 TEST(Balance, ShrunkRanksMeetTheTarget) {
   std::mt19937 rng(3);
   for (int round = 0; round < 2000; ++round) {
-    const BalanceOptions o{.token_weight = int64_t(1 + rng() % 400'000), .slack = double(rng() % 5) / 10, .min_tokens = 1, .block_size = int(1 + rng() % 32)};
+    const BalanceOptions o{.token_weight = int64_t(1 + rng() % 400'000),
+                           .slack = double(rng() % 5) / 10,
+                           .min_tokens = 1,
+                           .block_size = int(1 + rng() % 32)};
     std::vector<std::vector<PrefillChunk>> ranks(2 + rng() % 6);
     std::vector<double> costs;
     for (auto& chunks : ranks) {

@@ -14,7 +14,8 @@ void StepMeter::step(bool prefill, int64_t ns) {
 
 void StepMeter::advance(int64_t now_ns) {
   const int64_t slot = now_ns / (kWindowNs / kSlots);
-  if (slot_ < 0 || slot - slot_ >= kSlots) arrivals_.fill(0);
+  if (slot_ < 0 || slot - slot_ >= kSlots)
+    arrivals_.fill(0);
   else
     for (int64_t s = slot_ + 1; s <= slot; ++s) arrivals_[size_t(s % kSlots)] = 0;
   slot_ = std::max(slot_, slot);

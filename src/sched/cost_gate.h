@@ -1,5 +1,5 @@
-// Whether holding prefill back still pays while some ranks have none, from measured step times and arrival rates. Pure but for StepMeter, which keeps one
-// rank's averages; what ranks tell each other is RankTimes.
+// Whether holding prefill back still pays while some ranks have none, from measured step times and arrival rates. Pure but for
+// StepMeter, which keeps one rank's averages; what ranks tell each other is RankTimes.
 #pragma once
 
 #include <array>
@@ -16,9 +16,9 @@ struct RankTimes {
 
 class StepMeter {
  public:
-  static constexpr double kAlpha = 0.1;                    ///< weight of the newest step in an average
-  static constexpr int64_t kWindowNs = 5'000'000'000;      ///< over which arrivals are counted
-  void step(bool prefill, int64_t ns);                     ///< an executed step
+  static constexpr double kAlpha = 0.1;                ///< weight of the newest step in an average
+  static constexpr int64_t kWindowNs = 5'000'000'000;  ///< over which arrivals are counted
+  void step(bool prefill, int64_t ns);                 ///< an executed step
   void arrival(int64_t now_ns);
   RankTimes times(int64_t now_ns);
 
@@ -40,9 +40,10 @@ struct GateInput {
   int64_t hold_ticks = 0;  ///< steps for which prefill has been held
 };
 
-/// True: let the held prefill go. λ is what arrives at the ranks without prefill, S the decode time that one misaligned prefill step costs (its duration
-/// less a decode step's), d the duration of a decode step. Another held step costs waiting * d and saves λ * d * S, so it pays while λ * S >= waiting; and it
-/// stops paying when as much time has been held as it could save. Never before every rank has measured both steps, nor when all or no ranks have prefill.
+/// True: let the held prefill go. λ is what arrives at the ranks without prefill, S the decode time that one misaligned prefill
+/// step costs (its duration less a decode step's), d the duration of a decode step. Another held step costs waiting * d and saves
+/// λ * d * S, so it pays while λ * S >= waiting; and it stops paying when as much time has been held as it could save. Never
+/// before every rank has measured both steps, nor when all or no ranks have prefill.
 bool gate_releases(const GateInput&);
 
 }  // namespace isotope::sched

@@ -31,10 +31,15 @@ TEST(CostGate, Verdicts) {
       {"a rank has not measured its decode steps", {{quiet, true}, {{110 * kMs, 0, 0}, false}}, 9, 99, false},
       {"a rank has not measured its prefill steps", {{{0, 10 * kMs, 0}, true}, {quiet, false}}, 9, 99, false},
       {"the slowest rank counts", {{quiet, true}, {{20 * kMs, 10 * kMs, 50'000}, false}}, 3, 0, false},
-      {"prefill no slower than decode: nothing is lost", {{{5 * kMs, 10 * kMs, 0}, true}, {{5 * kMs, 10 * kMs, 50'000}, false}}, 1, 0, true},
+      {"prefill no slower than decode: nothing is lost",
+       {{{5 * kMs, 10 * kMs, 0}, true}, {{5 * kMs, 10 * kMs, 50'000}, false}},
+       1,
+       0,
+       true},
       {"no ranks", {}, 9, 9, false},
   };
-  for (const Case& c : kCases) EXPECT_EQ(gate_releases({.ranks = c.ranks, .waiting = c.waiting, .hold_ticks = c.hold_ticks}), c.release) << c.what;
+  for (const Case& c : kCases)
+    EXPECT_EQ(gate_releases({.ranks = c.ranks, .waiting = c.waiting, .hold_ticks = c.hold_ticks}), c.release) << c.what;
 }
 
 TEST(CostGate, AveragesFollowTheSteps) {

@@ -45,7 +45,8 @@ int least_loaded(std::span<const RankLoad> loads, RoutePolicy policy, int64_t re
   const size_t n = loads.size(), start = size_t(cursor % n);
   if (policy == RoutePolicy::round_robin) return int(start);
   const auto score = [&](const RankLoad& l) {
-    return policy == RoutePolicy::least_requests ? std::pair(l.requests, l.prefill_tokens) : std::pair(weighed(l, request_equiv), int64_t{0});
+    return policy == RoutePolicy::least_requests ? std::pair(l.requests, l.prefill_tokens)
+                                                 : std::pair(weighed(l, request_equiv), int64_t{0});
   };
   size_t best = start;
   for (size_t i = 1; i < n; ++i) {
@@ -56,7 +57,9 @@ int least_loaded(std::span<const RankLoad> loads, RoutePolicy policy, int64_t re
 }
 
 int place_session(std::span<const RankLoad> loads, int64_t request_equiv, std::string_view session) {
-  const auto score = [&](size_t rank) { return std::tuple(-weighed(loads[rank], request_equiv), base::xxh64(session, uint64_t(rank))); };
+  const auto score = [&](size_t rank) {
+    return std::tuple(-weighed(loads[rank], request_equiv), base::xxh64(session, uint64_t(rank)));
+  };
   size_t best = 0;
   for (size_t rank = 1; rank < loads.size(); ++rank)
     if (score(rank) > score(best)) best = rank;
@@ -73,7 +76,9 @@ Result<RouteGrant> Router::route(const RouteAsk& ask) {
     return fail(Code::invalid_argument, fmt::format("there is no data-parallel rank {}", ask.rank), "data_parallel_rank",
                 fmt::format("name a rank from 0 to {}, or none", loads_.size() - 1));
   const auto [at, fresh] = flights_.try_emplace(ask.id);
-  if (!fresh) return fail(Code::invalid_argument, fmt::format("a request with id {} is alive", ask.id), "request field 'id'", "choose another id");
+  if (!fresh)
+    return fail(Code::invalid_argument, fmt::format("a request with id {} is alive", ask.id), "request field 'id'",
+                "choose another id");
   Flight& f = at->second;
   const RouteGrant grant = options_.session_affinity && !ask.session.empty() ? place_in_session(ask, f) : place(ask, f);
   f.rank = grant.rank;

@@ -1,5 +1,6 @@
-// Which data-parallel rank gets a request. The router lives in the front end and knows nothing of a rank but what it has sent there and what came back
-// (first output, end), so the ranks may be threads of this process or other processes. One thread at a time; the owner holds the lock.
+// Which data-parallel rank gets a request. The router lives in the front end and knows nothing of a rank but what it has sent
+// there and what came back (first output, end), so the ranks may be threads of this process or other processes. One thread at a
+// time; the owner holds the lock.
 #pragma once
 
 #include <cstdint>
@@ -23,18 +24,19 @@ struct RankLoad {
   int64_t prefill_tokens = 0;  ///< prompt tokens of requests without a first output
 };
 
-/// The rank of least load: least_requests compares (requests, prefill tokens), least_tokens compares prefill tokens + request_equiv * requests, round_robin
-/// takes `cursor` modulo the number of ranks. The scan starts at `cursor`, so that whole ties rotate with it. REQUIRES: at least one rank.
+/// The rank of least load: least_requests compares (requests, prefill tokens), least_tokens compares prefill tokens +
+/// request_equiv * requests, round_robin takes `cursor` modulo the number of ranks. The scan starts at `cursor`, so that whole
+/// ties rotate with it. REQUIRES: at least one rank.
 int least_loaded(std::span<const RankLoad>, RoutePolicy, int64_t request_equiv, uint64_t cursor);
 
-/// The owner of a new session: least prefill tokens + request_equiv * requests whatever the policy; ties go to the highest hash of session and rank, which
-/// every process computes alike.
+/// The owner of a new session: least prefill tokens + request_equiv * requests whatever the policy; ties go to the highest hash
+/// of session and rank, which every process computes alike.
 int place_session(std::span<const RankLoad>, int64_t request_equiv, std::string_view session);
 
 struct RouterOptions {
   int ranks = 1;
   RoutePolicy policy = RoutePolicy::least_requests;
-  int64_t request_equiv = 512;       ///< tokens that one request in flight weighs
+  int64_t request_equiv = 512;  ///< tokens that one request in flight weighs
   bool session_affinity = false;
   int64_t max_sessions = 1'000'000;  ///< the least recently used one is forgotten: its next turn is that of a new session
 };
@@ -68,8 +70,8 @@ class Router {
  public:
   explicit Router(const RouterOptions&);
 
-  /// Chooses a rank and charges it at once, so that a burst spreads. An explicit rank beats everything and, out of range, is an error that charges
-  /// nothing. Fails for an id that is in flight.
+  /// Chooses a rank and charges it at once, so that a burst spreads. An explicit rank beats everything and, out of range, is an
+  /// error that charges nothing. Fails for an id that is in flight.
   Result<RouteGrant> route(const RouteAsk&);
   /// The rank did not take it: as if it had never been asked for.
   void roll_back(uint64_t id);

@@ -104,7 +104,8 @@ TEST(Route, RollBackLeavesNoTrace) {
   EXPECT_EQ(r.counts().affinity_owner_hit, 0);
   EXPECT_EQ(r.counts().affinity_parent_ignored, 0);
   EXPECT_EQ(r.loads()[0].requests + r.loads()[1].requests, 0);
-  EXPECT_EQ(r.route({.id = 4, .prompt_tokens = 300, .session = "known"})->charged_tokens, 200) << "the failed turn is not remembered";
+  EXPECT_EQ(r.route({.id = 4, .prompt_tokens = 300, .session = "known"})->charged_tokens, 200)
+      << "the failed turn is not remembered";
 }
 
 // ---- sessions -----------------------------------------------------------------------------------------------------------------
@@ -114,7 +115,8 @@ TEST(Route, LaterTurnsStayWithTheOwnerAndChargeTheirGrowth) {
   const RouteGrant first = *r.route({.id = 1, .prompt_tokens = 100, .session = "s"});
   EXPECT_EQ(first.reason, RouteReason::session_new);
   EXPECT_EQ(first.charged_tokens, 100);
-  for (uint64_t id = 10; id < 20; ++id) r.route({.id = id, .prompt_tokens = 1000, .rank = first.rank});  // the owner is busy; it stays the owner
+  for (uint64_t id = 10; id < 20; ++id)
+    r.route({.id = id, .prompt_tokens = 1000, .rank = first.rank});  // the owner is busy; it stays the owner
   const RouteGrant second = *r.route({.id = 2, .prompt_tokens = 250, .session = "s"});
   EXPECT_EQ(second.rank, first.rank);
   EXPECT_EQ(second.reason, RouteReason::session_owner);
@@ -132,7 +134,8 @@ TEST(Route, AnExplicitRankTakesTheSessionOver) {
   const RouteGrant next = *r.route({.id = 3, .prompt_tokens = 150, .session = "s"});
   EXPECT_EQ(next.rank, 1 - first);
   EXPECT_EQ(next.charged_tokens, 30);
-  EXPECT_EQ(r.route({.id = 4, .prompt_tokens = 160, .session = "s", .rank = 1 - first})->charged_tokens, 10) << "the same owner by hint";
+  EXPECT_EQ(r.route({.id = 4, .prompt_tokens = 160, .session = "s", .rank = 1 - first})->charged_tokens, 10)
+      << "the same owner by hint";
 }
 
 TEST(Route, NewSessionsGoByTokensWhateverThePolicy) {
@@ -153,14 +156,16 @@ TEST(Route, TiedSessionsArePlacedAlikeEverywhere) {
     EXPECT_EQ(place_session(idle, 512, session), place_session(idle, 0, session));
   }
   for (const int n : per_rank) EXPECT_GT(n, 50) << "ties spread";
-  EXPECT_EQ(place_session(idle, 512, "a fixed place"), 2) << "the hash is part of the wire between processes: it must never change";
+  EXPECT_EQ(place_session(idle, 512, "a fixed place"), 2)
+      << "the hash is part of the wire between processes: it must never change";
 }
 
 TEST(Route, ParentsDoNotMatter) {
   Router a({.ranks = 4, .session_affinity = true}), b({.ranks = 4, .session_affinity = true});
   for (uint64_t id = 1; id < 40; ++id) {
     const std::string session = "s" + std::to_string(id);
-    EXPECT_EQ(a.route({.id = id, .prompt_tokens = 9, .session = session, .has_parent = true})->rank, b.route({.id = id, .prompt_tokens = 9, .session = session})->rank);
+    EXPECT_EQ(a.route({.id = id, .prompt_tokens = 9, .session = session, .has_parent = true})->rank,
+              b.route({.id = id, .prompt_tokens = 9, .session = session})->rank);
   }
   EXPECT_EQ(a.counts().affinity_parent_ignored, 39);
 }
@@ -189,7 +194,8 @@ TEST(Route, RandomTraffic) {
   std::vector<uint64_t> alive;
   for (uint64_t id = 1; id < 20'000; ++id) {
     const std::string session = rng() % 2 ? "s" + std::to_string(rng() % 60) : "";
-    const auto g = r.route({.id = id, .prompt_tokens = int64_t(rng() % 900), .session = session, .rank = rng() % 9 == 0 ? int(rng() % 6) : -1});
+    const auto g = r.route(
+        {.id = id, .prompt_tokens = int64_t(rng() % 900), .session = session, .rank = rng() % 9 == 0 ? int(rng() % 6) : -1});
     if (g) alive.push_back(id);
     for (int i = 0; i < 2 && !alive.empty(); ++i) {
       const size_t at = rng() % alive.size();

@@ -7,7 +7,9 @@
 #include <utility>
 
 #include "base/hash.h"
+#include "base/heap_keeper.h"
 #include "serve/http_text.h"
+#include "serve/route_headers.h"
 
 namespace isotope::serve {
 namespace {
@@ -127,6 +129,7 @@ void ApiHandler::call_ended(const Call& call, const Job& job, Outcome outcome, d
     const std::lock_guard lock(busy_mutex_);
     --busy_calls_;
   }
+  base::HeapKeeper::process().run_due();
   if (!options_.request_log) return;
   const Usage u = job.usage();
   static constexpr const char* kOutcomes[] = {"completed", "failed", "abandoned"};
@@ -160,9 +163,11 @@ Reply ApiHandler::generate(HttpCall& http, bool chat) {
   }();
   if (!parsed) return error_response(parsed.error());
   Call call = *std::move(parsed);
+  if (auto read = read_route_headers(http, call.spec); !read) return error_response(read.error());
   std::string asked(http.header("x-request-id"));
   if (asked.empty() || asked.size() > 256) asked = random_id();
   call.id = (chat ? "chatcmpl-" : "cmpl-") + (call.id.empty() ? asked : call.id);
+  call.spec.label = call.id;
   call.created = std::time(nullptr);
   if (http.header("x-isotope-timings") == "1") call.timings = true;
   // Without a list of keys a key says nothing about who sent it, and the field `user` stands. The engine never sees the key itself.

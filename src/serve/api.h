@@ -64,6 +64,9 @@ class ApiHandler final : public Handler {
   Reply props(HttpCall&);
   Reply reset_prefix_cache(HttpCall&);
   Reply kv_event_sources(HttpCall&);
+  Reply gc_census(HttpCall&);
+  Reply requests(HttpCall&);
+  Reply request(HttpCall&);
 
  private:
   struct Route;

@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/heap_keeper.h"
 #include "isotope/engine.h"
 #include "serve/api_error.h"
 #include "serve/messages.h"
@@ -91,6 +92,7 @@ class Frontend {
   const ReasoningRow* reasoning_parser_ = nullptr;
   std::vector<std::string> warnings_;
   std::atomic<uint64_t> next_id_{1};
+  base::Tracked tracked_{"front end", "serve"};
 };
 
 }  // namespace isotope::serve

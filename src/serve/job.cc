@@ -33,6 +33,10 @@ Result<void> Job::start(std::atomic<uint64_t>& next_id) {
     r.salt_from = prompt.salt_from;
     r.pin_tokens = prompt.pin_tokens;
     r.pin_s = spec_.pin_s;
+    r.label = spec_.label;
+    r.rank = spec_.rank;
+    r.session = spec_.session;
+    r.session_has_parent = spec_.session_has_parent;
     // A position that comes from the cache has no logits to score.
     r.use_prefix_cache = spec_.sampling.prompt_logprobs < 0;
     r.sink = [box = mailbox_, child = int(child)](const TokenEvent& e) { box->push(Event::copy(child, e)); };

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "base/heap_keeper.h"
 #include "isotope/engine.h"
 #include "serve/choice.h"
 #include "serve/mailbox.h"
@@ -25,6 +26,10 @@ struct JobSpec {
   int64_t deadline_ms = 0;           ///< refused if it has not started by then; 0 = the engine's own limit
   std::string cache_salt;
   double pin_s = 0;                  ///< for how long prompts' pin_tokens are kept
+  std::string label;                 ///< the call's id, by which the engine's records are found
+  int rank = -1;                     ///< data-parallel rank that the client names
+  std::string session;               ///< conversation, for session affinity
+  bool session_has_parent = false;
 };
 
 struct Usage {
@@ -72,6 +77,7 @@ class Job {
   std::vector<char> engine_done_;          ///< by child: its final event came, or it was told to end
   int open_ = 0;                      ///< choices without a finish reason
   std::optional<Error> error_;
+  base::Tracked tracked_{"call", "serve"};
 };
 
 }  // namespace isotope::serve

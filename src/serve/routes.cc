@@ -85,6 +85,9 @@ const ApiHandler::Route* ApiHandler::find_route(std::string_view method, std::st
       {"GET", "/server_info", kQuick | kNeedsModel, &A::server_info},
       {"GET", "/props", kNeedsModel, &A::props},
       {"GET", "/kv_event_sources", kQuick | kNeedsModel, &A::kv_event_sources},
+      {"GET", "/debug/gc_census", 0, &A::gc_census},
+      {"GET", "/requests", kNeedsModel, &A::requests},
+      {"GET", "/requests/*", kNeedsModel, &A::request},
       {"POST", "/reset_prefix_cache", kNeedsModel, &A::reset_prefix_cache},
   });
   methods.clear();

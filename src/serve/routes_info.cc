@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include "serve/api.h"
+#include "serve/heap_routes.h"
 
 namespace isotope::serve {
 
@@ -59,6 +60,7 @@ Reply ApiHandler::metrics(HttpCall&) {
   if (f != nullptr) r.body = f->engine().metrics();
   if (!r.body.empty() && r.body.back() != '\n') r.body += '\n';
   r.body += metrics_.prometheus(f != nullptr ? model_id() : "");
+  r.body += heap_metrics();
   return r;
 }
 
@@ -70,7 +72,7 @@ Reply ApiHandler::server_info(HttpCall&) {
   return json_response({{"model_id", info.path},
                         {"served_model_name", model_id()},
                         {"tp_size", 1},
-                        {"dp_size", 1},
+                        {"dp_size", s.engines},
                         {"version", options_.version},
                         {"architecture", info.architecture},
                         {"file_type", info.file_type},

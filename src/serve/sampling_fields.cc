@@ -290,6 +290,8 @@ Result<void> parse_labels(const Fields& f, Call& call) {
   ISO_TRY(const auto user, f.string("user"));
   if (user && user->size() > 512) return bad_field("user", "user must have at most 512 bytes");
   if (user) call.spec.share_key = "user:" + *user;
+  ISO_TRY(const auto rank, f.integer("data_parallel_rank", 0, INT32_MAX));
+  call.spec.rank = int(rank.value_or(-1));
   ISO_TRY(const auto salt, f.string("cache_salt"));
   if (salt && (salt->empty() || salt->size() > 128)) return bad_field("cache_salt", "cache_salt must have 1 to 128 bytes");
   call.spec.cache_salt = salt.value_or("");

@@ -35,6 +35,15 @@ void Registry::observe(size_t row, double value, size_t label) noexcept {
   s.value.fetch_add(value, std::memory_order_relaxed);
 }
 
+void Registry::absorb(const Registry& from) noexcept {
+  for (size_t i = 0; i < rows_.size(); ++i)
+    for (size_t l = 0; l < std::max<size_t>(1, rows_[i].values.size()); ++l) {
+      at(i, l).value.fetch_add(from.at(i, l).value.load(std::memory_order_relaxed), std::memory_order_relaxed);
+      for (size_t b = 0; rows_[i].kind == Kind::histogram && b <= rows_[i].buckets.size(); ++b)
+        at(i, l).counts[b].fetch_add(from.at(i, l).counts[b].load(std::memory_order_relaxed), std::memory_order_relaxed);
+    }
+}
+
 double Registry::value(size_t row, size_t label) const noexcept {
   const Series& s = at(row, label);
   if (rows_[row].kind != Kind::histogram) return s.value.load(std::memory_order_relaxed);

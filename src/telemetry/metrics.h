@@ -40,6 +40,9 @@ class Registry {
   double value(size_t row, size_t label = 0) const noexcept;  ///< of a histogram: how many observations
   /// Text exposition format 0.0.4.
   std::string prometheus() const;
+  friend std::string prometheus(std::span<const Registry* const>, const Registry* total);
+  /// Adds the values of a registry of the same rows, gauges too.
+  void absorb(const Registry&) noexcept;
 
  private:
   struct Series {
@@ -48,7 +51,7 @@ class Registry {
   };
   const Series& at(size_t row, size_t label) const noexcept { return series_[first_[row] + label]; }
   Series& at(size_t row, size_t label) noexcept { return series_[first_[row] + label]; }
-  void write_row(std::string& out, size_t row) const;
+  void write_series(std::string& out, size_t row) const;
 
   std::span<const Row> rows_;
   Labels common_;
@@ -56,10 +59,13 @@ class Registry {
   std::unique_ptr<Series[]> series_;
 };
 
+/// Several registries of the same rows and different labels as one text: each family once, with the series of all. Rows without the registries' labels
+/// would be the same series several times; they are taken from `total`, or from the first registry.
+std::string prometheus(std::span<const Registry* const>, const Registry* total = nullptr);
 /// `{a="b",c="d"}` with values escaped, or "" without labels.
 std::string label_text(const Labels&);
-/// A gauge of value 1 whose labels carry the information.
-std::string info_metric(std::string_view name, std::string_view help, const Labels&);
+/// A gauge of value 1 whose labels carry the information; one series for each set of labels.
+std::string info_metric(std::string_view name, std::string_view help, std::span<const Labels>);
 /// Shortest text that reads back as the same number; "+Inf", "-Inf", "NaN" as Prometheus spells them.
 std::string number_text(double);
 

@@ -29,6 +29,10 @@ void header(std::string& out, std::string_view name, std::string_view help, Kind
   fmt::format_to(std::back_inserter(out), "# HELP {} {}\n# TYPE {} {}\n", name, help, name, type_name(kind));
 }
 
+std::string exposed_name(const Row& r) {
+  return std::string(r.name) + (r.kind == Kind::counter ? "_total" : "");
+}
+
 }  // namespace
 
 std::string number_text(double v) {
@@ -48,17 +52,16 @@ std::string label_text(const Labels& labels) {
   return out + "}";
 }
 
-std::string info_metric(std::string_view name, std::string_view help, const Labels& labels) {
+std::string info_metric(std::string_view name, std::string_view help, std::span<const Labels> each) {
   std::string out;
   header(out, name, help, Kind::gauge);
-  fmt::format_to(std::back_inserter(out), "{}{} 1.0\n", name, label_text(labels));
+  for (const Labels& labels : each) fmt::format_to(std::back_inserter(out), "{}{} 1.0\n", name, label_text(labels));
   return out;
 }
 
-void Registry::write_row(std::string& out, size_t row) const {
+void Registry::write_series(std::string& out, size_t row) const {
   const Row& r = rows_[row];
-  const std::string name = std::string(r.name) + (r.kind == Kind::counter ? "_total" : "");
-  header(out, name, r.help, r.kind);
+  const std::string name = exposed_name(r);
   for (size_t l = 0; l < std::max<size_t>(1, r.values.size()); ++l) {
     Labels labels = r.common_labels ? common_ : Labels{};
     if (!r.label.empty()) labels.emplace_back(r.label, r.values.empty() ? "" : r.values[l]);
@@ -82,8 +85,21 @@ void Registry::write_row(std::string& out, size_t row) const {
 }
 
 std::string Registry::prometheus() const {
+  const Registry* const kSelf[] = {this};
+  return telemetry::prometheus(kSelf);
+}
+
+std::string prometheus(std::span<const Registry* const> registries, const Registry* total) {
   std::string out;
-  for (size_t i = 0; i < rows_.size(); ++i) write_row(out, i);
+  if (registries.empty()) return out;
+  const auto rows = registries[0]->rows_;
+  for (size_t i = 0; i < rows.size(); ++i) {
+    header(out, exposed_name(rows[i]), rows[i].help, rows[i].kind);
+    if (!rows[i].common_labels)
+      (total ? total : registries[0])->write_series(out, i);
+    else
+      for (const Registry* r : registries) r->write_series(out, i);
+  }
   return out;
 }
 

@@ -4,6 +4,7 @@
 
 #include "serve/call.h"
 #include "serve/frontend.h"
+#include "serve/route_headers.h"
 #include "support/byte_tokenizer.h"
 #include "support/fake_engine.h"
 
@@ -36,6 +37,27 @@ struct Rig {
   std::unique_ptr<serve::Frontend> front;
   Error error;
 };
+
+TEST(Request, HeadersThatSayWhereToRun) {
+  const auto read = [](serve::Headers headers, int body_rank = -1) {
+    serve::JobSpec spec{.rank = body_rank};
+    const auto ok = serve::read_route_headers({.headers = std::move(headers)}, spec);
+    EXPECT_TRUE(ok) << ok.error().message();
+    return std::tuple(spec.session, spec.session_has_parent, spec.rank);
+  };
+  EXPECT_EQ(read({}), std::tuple("", false, -1));
+  EXPECT_EQ(read({{"x-correlation-id", "c"}}), std::tuple("c", false, -1));
+  EXPECT_EQ(read({{"x-correlation-id", "c"}, {"x-dynamo-session-id", "d"}, {"x-dynamo-parent-session-id", "p"}}), std::tuple("d", true, -1));
+  EXPECT_EQ(read({{"x-data-parallel-rank", "3"}}), std::tuple("", false, 3));
+  EXPECT_EQ(read({{"x-data-parallel-rank", "3"}}, 1), std::tuple("", false, 1)) << "the body wins";
+  EXPECT_EQ(std::get<0>(read({{"x-correlation-id", std::string(5000, 'x')}})).size(), 1024u);
+  for (const char* bad : {"-1", "x", "1x", "99999999999", " 1"}) {
+    serve::JobSpec spec;
+    const auto ok = serve::read_route_headers({.headers = {{"x-data-parallel-rank", bad}}}, spec);
+    ASSERT_FALSE(ok) << bad;
+    EXPECT_EQ(ok.error().source, "header X-Data-Parallel-Rank");
+  }
+}
 
 TEST(Request, NeutralDefaults) {
   Rig rig;

@@ -216,6 +216,89 @@ class Life(unittest.TestCase):
         s.stop()
 
 
+class Explain(unittest.TestCase):
+    def test_what_shaped_a_request(self):
+        s = Server("--data-parallel-size", "2", "--max-num-batched-tokens", "64", "--max-model-len", "1024")
+        try:
+            body = {"prompt": [i % 30000 + 100 for i in range(161)], "max_tokens": 3, "ignore_eos": True, "data_parallel_rank": 1}
+            for i in range(2):
+                self.assertEqual(s.json("POST", "/v1/completions", body, {"X-Request-Id": f"mine-{i}"})[0], 200)
+            status, answer = s.json("GET", "/requests/cmpl-mine-0")
+            self.assertEqual(status, 200)
+            first = answer["requests"][0]
+            self.assertEqual((first["state"], first["rank"], first["chunks"], first["cached_tokens"]), ("length", 1, 3, 0))
+            self.assertEqual([d["kind"] for d in first["decisions"]], ["routed", "admitted", "chunk", "chunk", "chunk", "first_token", "finished"])
+            second = s.json("GET", "/requests/mine-1")[1]["requests"][0]
+            self.assertEqual((second["cached_tokens"], second["chunks"]), (160, 1), "a prompt of ten blocks and one token")
+            self.assertEqual(len(s.json("GET", "/requests")[1]["requests"]), 2)
+            self.assertEqual(s.json("GET", "/requests/nobody")[0], 404)
+            self.assertEqual(s.json("GET", "/requests/" + "x" * 3000)[0], 404)
+            url = f"http://127.0.0.1:{s.port}"
+            text = run("explain", "mine-1", "--url", url)
+            self.assertEqual(text.returncode, 0, text.stderr)
+            for words in ("routed to rank 1 and charged 161 tokens: explicit rank", "160 of 161 tokens found in the cache", "computed 1 tokens from position 160"):
+                self.assertIn(words, text.stdout)
+            self.assertIn("cmpl-mine-0", run("explain", "--url", url).stdout)
+            self.assertEqual(json.loads(run("explain", "mine-1", "--json", "--url", url).stdout)["requests"][0]["label"], "cmpl-mine-1")
+            missing = run("explain", "nobody", "--url", url)
+            self.assertEqual(missing.returncode, 1)
+            self.assertIn("no request", missing.stderr)
+        finally:
+            status, _ = s.stop()
+        self.assertEqual(status, 0, s.log)
+        self.assertIn("cannot reach", run("explain", "--url", url).stderr)
+        self.assertEqual(run("explain", "--url", "https://x").returncode, 2)
+
+    def test_census_and_thresholds(self):
+        s = Server(env={"ATOM_GC_THRESHOLD": "3,1,1", "ATOM_GC_DEBUG": "1"})
+        try:
+            for _ in range(30):
+                s.json("POST", "/v1/completions", {"prompt": "a", "max_tokens": 1})
+            census = s.json("GET", "/debug/gc_census?top=2&types_per_owner=1")[1]
+            self.assertEqual((census["thresholds"], len(census["by_type"])), ([3, 1, 1], 2))
+            self.assertGreater(census["frozen"], 0)
+            self.assertEqual(len(census["by_owner"]["engine"]["types"]), 1)
+            metrics = s.request("GET", "/metrics").read().decode()
+            self.assertIn('atom:gc_threshold{generation="0"} 3.0', metrics)
+            self.assertIn('atom:gc_uncollectable_total{generation="2"} 0.0', metrics)
+            self.assertNotIn('atom:gc_collections_total{generation="0"} 0.0', metrics)
+        finally:
+            s.stop()
+        self.assertIn("[gc] server: froze", s.log)
+        self.assertIn("[gc] server: gen-0 took", s.log)
+
+    def test_without_the_freeze_nothing_is_exempt(self):
+        s = Server(env={"ATOM_GC_FREEZE": "0", "ATOM_GC_THRESHOLD": "700,10"})
+        self.assertEqual(s.json("GET", "/debug/gc_census")[1]["frozen"], 0)
+        s.stop()
+        self.assertEqual(s.log.count("ATOM_GC_THRESHOLD"), 1, "a wrong value is one warning and changes nothing")
+
+
+class DataParallel(unittest.TestCase):
+    def test_the_same_text_with_one_and_two_engines(self):
+        texts = []
+        for env in ({}, {"ATOM_DP_SIZE": "2"}):
+            s = Server("--threads", "2", env=env)
+            try:
+                self.assertEqual(s.json("GET", "/server_info")[1]["dp_size"], 2 if env else 1)
+                body = {"prompt": ["Once upon a time", "The sea", "Two and two", "A cat"], "max_tokens": 12, "temperature": 0.8, "seed": 5}
+                texts.append([c["text"] for c in s.json("POST", "/v1/completions", body)[1]["choices"]])
+                if env:
+                    metrics = s.request("GET", "/metrics").read().decode()
+                    self.assertIn('atom:dp_requests_routed_total{rank="1"} 2.0', metrics)
+                    self.assertEqual(s.json("POST", "/v1/completions", {"prompt": "a", "data_parallel_rank": 2})[0], 400)
+                    self.assertEqual(s.json("POST", "/v1/completions", {"prompt": "a"}, {"X-Data-Parallel-Rank": "x"})[0], 400)
+            finally:
+                status, _ = s.stop()
+            self.assertEqual(status, 0, s.log)
+        self.assertEqual(texts[0], texts[1])
+
+    def test_a_rank_outside_the_group_stops_the_start(self):
+        s = Server(wait=False, env={"ATOM_DP_SIZE": "2", "ATOM_DP_RANK": "2"})
+        self.assertNotEqual(s.process.wait(60), 0)
+        self.assertIn("rank 2 of 2", s.process.stderr.read())
+
+
 if __name__ == "__main__":
     need_model()
     unittest.main(warnings="ignore")

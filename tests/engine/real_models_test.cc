@@ -100,6 +100,8 @@ TEST_P(RealModel, SamePromptSameBits) {
   const std::pair<const char*, EngineOptions> others[] = {
       {"one thread, chunks of 7", {.threads = 1, .long_prefill_token_threshold = 7}},
       {"three threads, budget of 512", {.threads = 3, .max_num_batched_tokens = 512}},
+      {"two engines, one thread each", {.data_parallel_size = 2, .max_model_len = 1024}},
+      {"five engines on two threads", {.data_parallel_size = 5, .dp_load_balance = "least_tokens", .max_model_len = 1024}},
       {"preempted every third step, budget of 100", {.max_num_batched_tokens = 100, .preempt_every = 3}},
   };
   for (const auto& [name, options] : others) {
@@ -130,6 +132,23 @@ TEST_P(RealModel, PrefixHitsOfEveryLengthAroundBlockEdges) {
     const uint64_t warm = id++;
     expect_same(run_one(*e, request(warm, mine, p)), want, "shared " + std::to_string(shared));
     EXPECT_EQ(e->stats(warm)->cached_tokens, std::min<int64_t>(shared, 3 * kBlock) / kBlock * kBlock);
+  }
+}
+
+TEST_P(RealModel, TheSameRequestThreeTimes) {  // field report X15; the second and third find all of the prompt cached that may be
+  const auto e = open();
+  ASSERT_TRUE(e);
+  uint64_t id = 0;
+  for (const int64_t length : {3 * kBlock, 3 * kBlock + 5}) {
+    const SamplingParams p{.temperature = 0, .max_tokens = 8, .ignore_eos = true, .logprobs = 2};
+    const Answer first = run_one(*e, request(++id, prompt(length, 9), p));
+    for (int again = 0; again < 2; ++again) {
+      expect_same(run_one(*e, request(++id, prompt(length, 9), p)), first, "prompt of " + std::to_string(length));
+      const auto s = e->stats(id);
+      EXPECT_EQ(s->cached_tokens, (length - 1) / kBlock * kBlock) << "at least one token is computed";
+      EXPECT_EQ(s->chunks, 1);
+    }
+    ASSERT_TRUE(e->reset_prefix_cache());
   }
 }
 

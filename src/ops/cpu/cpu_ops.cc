@@ -28,7 +28,7 @@ bool same_shape(Tensor a, Tensor b) { return a.rows == b.rows && a.cols == b.col
 }  // namespace
 
 CpuOps::CpuOps(const kernels::cpu::KernelTable& kernels, int threads, const CpuOpsOptions& options)
-    : k_(kernels), precision_(options.precision), tuning_(options.tuning), team_(threads, options.pin) {}
+    : k_(kernels), precision_(options.precision), tuning_(options.tuning), team_(threads, options.pin, options.first_core) {}
 
 template <class F>
 void CpuOps::for_rows(int64_t rows, int64_t cost, F&& f) {
