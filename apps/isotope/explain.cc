@@ -1,11 +1,11 @@
 // isotope explain: asks a running server what shaped a request, and tells it in words.
 #include <fmt/format.h>
 
-#include <cstdio>
 #include <memory>
 
 #include "commands.h"
 #include "http_get.h"
+#include "output.h"
 #include "serve/json_body.h"
 
 namespace isotope::app {
@@ -36,22 +36,22 @@ std::string words(const Json& d) {
 }
 
 void print_record(const Json& r) {
-  fmt::print("{} (request {}, rank {}): {}\n", r.at("label").get<std::string>(), r.at("id").get<uint64_t>(), r.at("rank").get<int>(), r.at("state").get<std::string>());
-  fmt::print("  prompt {} tokens, {} of them cached; {} output tokens; {} chunks, {} preemptions; seed {}\n", r.at("prompt_tokens").get<int64_t>(),
+  print("{} (request {}, rank {}): {}\n", r.at("label").get<std::string>(), r.at("id").get<uint64_t>(), r.at("rank").get<int>(), r.at("state").get<std::string>());
+  print("  prompt {} tokens, {} of them cached; {} output tokens; {} chunks, {} preemptions; seed {}\n", r.at("prompt_tokens").get<int64_t>(),
              r.at("cached_tokens").get<int64_t>(), r.at("output_tokens").get<int64_t>(), r.at("chunks").get<int>(), r.at("preemptions").get<int>(), r.at("seed").get<uint64_t>());
-  fmt::print("  queue {}, prefill {}, decode {}; first token after {}\n", ms(r.at("queue_s")), ms(r.at("prefill_s")), ms(r.at("decode_s")), ms(r.at("ttft_s")));
+  print("  queue {}, prefill {}, decode {}; first token after {}\n", ms(r.at("queue_s")), ms(r.at("prefill_s")), ms(r.at("decode_s")), ms(r.at("ttft_s")));
   for (const Json& d : r.at("decisions")) {
     const int64_t count = d.value("count", int64_t{1});
     const std::string times = count > 1 ? fmt::format(" ({} times, until {})", count, ms(d.at("last_s"))) : "";
-    fmt::print("  {:>12}  {}{}\n", ms(d.at("at_s")), words(d), times);
+    print("  {:>12}  {}{}\n", ms(d.at("at_s")), words(d), times);
   }
-  if (const int64_t dropped = r.at("decisions_dropped"); dropped > 0) fmt::print("  {} decisions in the middle are not kept\n", dropped);
+  if (const int64_t dropped = r.at("decisions_dropped"); dropped > 0) print("  {} decisions in the middle are not kept\n", dropped);
 }
 
 void print_list(const Json& list) {
-  fmt::print("{:<44} {:>4} {:>7} {:>7} {:>7} {:>7} {:>10} {:>10}\n", "request", "rank", "state", "prompt", "cached", "output", "queue ms", "ttft ms");
+  print("{:<44} {:>4} {:>7} {:>7} {:>7} {:>7} {:>10} {:>10}\n", "request", "rank", "state", "prompt", "cached", "output", "queue ms", "ttft ms");
   for (const Json& r : list)
-    fmt::print("{:<44} {:>4} {:>7} {:>7} {:>7} {:>7} {:>10.1f} {:>10.1f}\n", r.at("label").get<std::string>(), r.at("rank").get<int>(), r.at("state").get<std::string>(),
+    print("{:<44} {:>4} {:>7} {:>7} {:>7} {:>7} {:>10.1f} {:>10.1f}\n", r.at("label").get<std::string>(), r.at("rank").get<int>(), r.at("state").get<std::string>(),
                r.at("prompt_tokens").get<int64_t>(), r.at("cached_tokens").get<int64_t>(), r.at("output_tokens").get<int64_t>(), r.at("queue_s").get<double>() * 1e3,
                r.at("ttft_s").get<double>() * 1e3);
 }
@@ -73,7 +73,7 @@ Result<void> show(const Options& o, const std::string& body) {
 Result<void> explain(const Options& o) {
   ISO_TRY(const std::string body, http_get(o.url, o.name.empty() ? "/requests" : "/requests/" + url_escaped(o.name), o.api_key));
   if (!o.json) return show(o, body);
-  std::printf("%s\n", body.c_str());
+  out(body + "\n");
   return {};
 }
 
