@@ -101,7 +101,7 @@ class Flags(unittest.TestCase):
     def test_flags_of_other_engines_that_cannot_be_met(self):
         for args, text in ((["--tokenizer", "x"], "the tokenizer comes with the model"), (["--ssl-keyfile", "x"], "TLS"), (["--enable-lora"], "LoRA"),
                            (["-md", "x"], "speculative"), (["-sc", '{"method": "mtp"}'], "speculative"), (["--speculative-config.method", "mtp"], "speculative"),
-                           (["-dp", "2"], "parallel"), (["--load-dummy"], "dummy"), (["--temp", "0.5"], "--override-generation-config"),
+                           (["--load-dummy"], "dummy"), (["--temp", "0.5"], "--override-generation-config"),
                            (["--embedding"], "embeddings"), (["-ctk", "q8_0"], "--kv-cache-dtype"), (["--device", "cuda"], "CPU")):
             self.assertIn("leave the flag out", self.refuses(text, *args))
 
