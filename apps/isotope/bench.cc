@@ -1,12 +1,10 @@
 // isotope bench: prompt, generation and batched generation speed. It measures the engine's real path, scheduler, sampler and
 // events included, on random token ids, so that a number here is what a server with that load would reach.
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cstdio>
 #include <ctime>
-#include <fstream>
 #include <memory>
 
 #include "base/team.h"
@@ -37,13 +35,6 @@ struct Options {
 const std::map<std::string, KvType> kKvTypes = {
     {"f32", KvType::f32}, {"f16", KvType::f16}, {"bf16", KvType::bf16}, {"int8", KvType::int8}, {"fp8", KvType::fp8}};
 
-std::string cpu_name() {
-  std::ifstream in("/proc/cpuinfo");
-  for (std::string line; std::getline(in, line);)
-    if (line.starts_with("model name")) return line.substr(std::min(line.size(), line.find(':') + 2));
-  return "unknown";
-}
-
 std::string utc_now() {
   const std::time_t t = std::time(nullptr);
   std::tm tm{};
@@ -55,7 +46,7 @@ std::string utc_now() {
 
 class Bench {
  public:
-  explicit Bench(const Options& o) : options_(o), cpu_(cpu_name()) {}
+  explicit Bench(const Options& o) : options_(o), cpu_(base::cpu_name()) {}
 
   Result<std::vector<BenchRow>> run(const levers::Levers& levers, const std::map<std::string, std::string>& environment) {
     for (const std::string& name : options_.models) {
@@ -63,7 +54,7 @@ class Bench {
       for (const int64_t batch : options_.batch)
         for (const int threads : options_.threads) ISO_CHECK_OK(run_engine(path, batch, threads, levers));
     }
-    progress("");
+    show_progress("");
     return std::move(rows_);
   }
 
@@ -80,7 +71,7 @@ class Bench {
       eo.profile = std::make_shared<StepProfile>();
       ISO_TRY(limits, machine_limits(eo, levers));
     }
-    progress("loading " + path);
+    show_progress("loading " + path);
     ISO_TRY(const auto engine, Engine::open(eo, levers));
     ISO_CHECK_OK(check_context(engine->info()));
     BenchRow row{.model = engine->info(),
@@ -125,7 +116,7 @@ class Bench {
     row.gen = gen;
     row.time = utc_now();
     for (int i = options_.no_warmup ? 0 : -1; i < options_.repetitions; ++i) {
-      progress(fmt::format("{} npl {}: {}", row.name(), row.parallel,
+      show_progress(fmt::format("{} npl {}: {}", row.name(), row.parallel,
                            i < 0 ? "warm-up" : fmt::format("{}/{}", i + 1, options_.repetitions)));
       ISO_TRY(const int64_t ns, load_.once(engine, {.prompt = row.prompt, .gen = row.gen, .depth = row.depth, .parallel = row.parallel}, profile_, &times_));
       if (i >= 0) row.samples_ns.push_back(ns);
@@ -133,13 +124,6 @@ class Bench {
     if (profile_) row.profile = std::move(times_);
     rows_.push_back(std::move(row));
     return {};
-  }
-
-  void progress(const std::string& text) const {
-    static const bool terminal = isatty(STDERR_FILENO);
-    if (!terminal) return;
-    std::fprintf(stderr, "\r\033[K%s", text.c_str());
-    std::fflush(stderr);
   }
 
   const Options& options_;

@@ -1,7 +1,10 @@
 #include "bench_load.h"
 
+#include <unistd.h>
+
 #include <chrono>
 #include <condition_variable>
+#include <cstdio>
 #include <mutex>
 #include <optional>
 
@@ -72,6 +75,13 @@ class Group {
 };
 
 }  // namespace
+
+void show_progress(const std::string& text) {
+  static const bool terminal = isatty(STDERR_FILENO);
+  if (!terminal) return;
+  std::fprintf(stderr, "\r\033[K%s", text.c_str());
+  std::fflush(stderr);
+}
 
 std::vector<int32_t> BenchLoad::random_tokens(int64_t n, int64_t vocab) {
   std::vector<int32_t> v(static_cast<size_t>(n));

@@ -3,12 +3,16 @@
 
 #include <cstdint>
 #include <random>
+#include <string>
 #include <vector>
 
 #include "isotope/engine.h"
 #include "isotope/profile.h"
 
 namespace isotope::app {
+
+/// One line on a terminal that the next one replaces; nothing elsewhere. An empty one leaves nothing behind.
+void show_progress(const std::string& text);
 
 struct BenchCase {
   int64_t prompt = 0, gen = 0;   ///< one of them is 0

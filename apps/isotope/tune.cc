@@ -99,7 +99,7 @@ class Tuner {
     for (const BenchCase& c : kCases) {
       std::vector<double> ratios;
       for (int i = 0; i <= options_.pairs; ++i) {
-        progress(fmt::format("{}: {}/{}", what, i, options_.pairs));
+        show_progress(fmt::format("{}: {}/{}", what, i, options_.pairs));
         double ns[2];
         for (int k = 0; k < 2; ++k) {
           const bool first = (i + k) % 2 == 0;
@@ -110,14 +110,8 @@ class Tuner {
       }
       log_sum += std::log(median(ratios));
     }
-    progress("");
+    show_progress("");
     return std::exp(log_sum / double(std::size(kCases)));
-  }
-
-  static void progress(const std::string& text) {
-    if (!isatty(STDERR_FILENO)) return;
-    std::fprintf(stderr, "\r\033[K%s", text.c_str());
-    std::fflush(stderr);
   }
 
   const Options& options_;

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <filesystem>
-#include <fstream>
 
 #include "base/hash.h"
 #include "base/output_file.h"
@@ -18,15 +17,8 @@ namespace fs = std::filesystem;
 namespace {
 
 std::string machine_name() {
-  std::string name = "unknown";
-  std::ifstream in("/proc/cpuinfo");
-  for (std::string line; std::getline(in, line);)
-    if (line.starts_with("model name")) {
-      name = line;
-      break;
-    }
   const auto kernels = kernels::cpu::pick_isa("");
-  return fmt::format("{}|{}|{}", name, base::machine().cores.size(), kernels ? (*kernels)->isa : "none");
+  return fmt::format("{}|{}|{}", base::cpu_name(), base::machine().cores.size(), kernels ? (*kernels)->isa : "none");
 }
 
 }  // namespace

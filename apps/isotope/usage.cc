@@ -8,11 +8,10 @@
 #include <cstddef>
 #include <cstdio>
 #include <cstdlib>
-#include <numeric>
 #include <sstream>
-#include <utility>
 #include <vector>
 
+#include "base/near_name.h"
 #include "base/topology.h"
 #include "output.h"
 
@@ -54,30 +53,6 @@ std::string not_a_seed(const std::string& text) {
   return digits && errno == 0 ? std::string() : "'" + text + "' is no integer from -9223372036854775808 to 18446744073709551615";
 }
 
-/// Edits that turn one word into the other.
-size_t distance(const std::string& a, const std::string& b) {
-  std::vector<size_t> row(b.size() + 1);
-  std::iota(row.begin(), row.end(), size_t{0});
-  for (size_t i = 0; i < a.size(); ++i) {
-    size_t diagonal = std::exchange(row[0], i + 1);
-    for (size_t j = 0; j < b.size(); ++j) {
-      const size_t above = row[j + 1];
-      row[j + 1] = a[i] == b[j] ? diagonal : 1 + std::min({diagonal, above, row[j]});
-      diagonal = above;
-    }
-  }
-  return row[b.size()];
-}
-
-std::string nearest(const std::string& word, const std::vector<std::string>& names) {
-  std::string best;
-  size_t least = 1 + std::max<size_t>(2, word.size() / 4);
-  for (const std::string& name : names) {
-    if (const size_t d = distance(word, name); d < std::min(least, word.size())) least = d, best = name;
-  }
-  return best;
-}
-
 std::vector<std::string> option_names(const CLI::App& app) {
   std::vector<std::string> names;
   for (const CLI::Option* o : app.get_options())
@@ -90,7 +65,10 @@ const CLI::App* chosen(const CLI::App& app) {
   return subs.empty() ? nullptr : subs.front();
 }
 
-std::string suggestion(const std::string& name) { return name.empty() ? std::string() : "; did you mean " + name + "?"; }
+std::string suggestion(const std::string& word, const std::vector<std::string>& names) {
+  const std::string_view near = base::nearest_name(word, std::vector<std::string_view>(names.begin(), names.end()));
+  return near.empty() ? std::string() : fmt::format("; did you mean {}?", near);
+}
 
 std::string unexpected(const CLI::App& app) {
   const CLI::App* sub = chosen(app);
@@ -104,12 +82,12 @@ std::string unexpected(const CLI::App& app) {
       names.insert(names.end(), more.begin(), more.end());
     }
     const std::string bare = word.substr(0, word.find('='));
-    return fmt::format("unknown option {}{}", bare, suggestion(nearest(bare, names)));
+    return fmt::format("unknown option {}{}", bare, suggestion(bare, names));
   }
   if (sub != nullptr) return fmt::format("'{}' is one argument too many", word);
   std::vector<std::string> names;
   for (const CLI::App* s : app.get_subcommands({})) names.push_back(s->get_name());
-  return fmt::format("there is no command '{}'{}", word, suggestion(nearest(word, names)));
+  return fmt::format("there is no command '{}'{}", word, suggestion(word, names));
 }
 
 void require_real_numbers_of(CLI::App& app) {

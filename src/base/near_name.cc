@@ -25,18 +25,24 @@ size_t edits(std::string_view a, std::string_view b) {
 
 }  // namespace
 
-std::string_view nearest_name(std::string_view word, std::span<const std::string_view> names) {
-  constexpr size_t kLongest = 64;  // a name has never more
+std::string_view nearest_name(std::string_view word, std::span<const std::string_view> names, size_t most) {
   std::string_view best;
-  if (word.size() > kLongest) return best;
-  size_t least = std::min(std::max<size_t>(2, word.size() / 4) + 1, word.size());
+  size_t least = most + 1;
   for (const std::string_view name : names) {
+    const size_t longer = std::max(word.size(), name.size()) - std::min(word.size(), name.size());
+    if (longer >= least) continue;
     if (const size_t n = edits(word, name); n < least) {
       least = n;
       best = name;
     }
   }
   return best;
+}
+
+std::string_view nearest_name(std::string_view word, std::span<const std::string_view> names) {
+  constexpr size_t kLongest = 64;  // a name has never more
+  if (word.empty() || word.size() > kLongest) return {};
+  return nearest_name(word, names, std::min(std::max<size_t>(2, word.size() / 4), word.size() - 1));
 }
 
 }  // namespace isotope::base

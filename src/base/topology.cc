@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <fstream>
 #include <memory>
 #include <thread>
 
@@ -105,6 +106,13 @@ Topology detect_topology(const TopologySource& source) {
 const Topology& machine() {
   static const Topology topology = detect_topology();
   return topology;
+}
+
+std::string cpu_name() {
+  std::ifstream in("/proc/cpuinfo");
+  for (std::string line; std::getline(in, line);)
+    if (line.starts_with("model name")) return line.substr(std::min(line.size(), line.find(':') + 2));
+  return "unknown";
 }
 
 bool bind_thread(int cpu) noexcept {

@@ -44,6 +44,9 @@ Topology detect_topology(const TopologySource& source = {});
 /// This machine, detected once.
 const Topology& machine();
 
+/// What the system calls the CPU ("AMD EPYC …"), or "unknown".
+std::string cpu_name();
+
 /// Binds the calling thread to one logical CPU. False if the system refuses; that is never fatal.
 bool bind_thread(int cpu) noexcept;
 

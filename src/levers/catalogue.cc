@@ -7,6 +7,8 @@
 #include <map>
 #include <vector>
 
+#include "base/near_name.h"
+
 namespace isotope::levers {
 
 namespace {
@@ -54,20 +56,6 @@ const std::map<std::string_view, Entry>& index() {
     return m;
   }();
   return map;
-}
-
-/// Levenshtein distance, given up beyond `limit`.
-int distance(std::string_view a, std::string_view b, int limit) {
-  if (std::abs(int(a.size()) - int(b.size())) > limit) return limit + 1;
-  std::vector<int> prev(b.size() + 1), cur(b.size() + 1);
-  for (size_t j = 0; j <= b.size(); ++j) prev[j] = int(j);
-  for (size_t i = 1; i <= a.size(); ++i) {
-    cur[0] = int(i);
-    for (size_t j = 1; j <= b.size(); ++j)
-      cur[j] = std::min({prev[j] + 1, cur[j - 1] + 1, prev[j - 1] + (a[i - 1] == b[j - 1] ? 0 : 1)});
-    std::swap(prev, cur);
-  }
-  return prev[b.size()];
 }
 
 std::string range(const Row& r) {
@@ -133,13 +121,9 @@ std::string domain(const Row& r) {
 }
 
 std::string_view nearest_name(std::string_view unknown) {
-  std::string_view best;
-  int best_distance = 1 + std::max(2, int(unknown.size()) / 8);
-  for (const auto& [name, entry] : index()) {
-    const int d = distance(unknown, name, best_distance);
-    if (d < best_distance) best_distance = d, best = name;
-  }
-  return best;
+  std::vector<std::string_view> names;
+  for (const auto& [name, entry] : index()) names.push_back(name);
+  return base::nearest_name(unknown, names, std::max<size_t>(2, unknown.size() / 8));
 }
 
 }  // namespace isotope::levers

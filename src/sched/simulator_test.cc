@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <cstdlib>
 
+#include "levers/environment.h"
+
 namespace isotope::sched {
 namespace {
 
@@ -163,8 +165,9 @@ TEST(Simulator, DelayerGathersPrefills) {
 
 /// Every step of every rank is checked while clients leave, ranks are lost and transfers are late. ISOTOPE_SIM_STEPS makes it longer.
 TEST(Simulator, InvariantsHoldUnderFaults) {
-  const char* wish = std::getenv("ISOTOPE_SIM_STEPS");
-  const int64_t steps = wish ? std::atoll(wish) : 20'000;
+  const auto environment = levers::read_environment();
+  const auto wish = environment.find("ISOTOPE_SIM_STEPS");
+  const int64_t steps = wish != environment.end() ? std::atoll(wish->second.c_str()) : 20'000;
   int64_t done = 0;
   for (uint64_t seed = 1; done < steps; ++seed) {
     auto trace = *synthetic_trace("requests=400,rate=60,prompt=120,output=40,prefixes=3,prefix_tokens=64,sessions=30,keys=3,priorities=3,burst=8,seed=" +
