@@ -100,4 +100,4 @@ def server(env, folder, log, threads=2, context=2048):
     def command(port):
         return [python(env), "-m", "vllm.entrypoints.cli.main", "serve", folder, "--host", "127.0.0.1", "--port", str(port), "--dtype", "bfloat16",
                 "--max-model-len", str(context), "--max-num-seqs", "32", "--served-model-name", "model"]
-    return Server("vllm", command, log, env=environment(threads), patience=400)
+    return Server("vllm", command, log, env=environment(threads), patience=1200)

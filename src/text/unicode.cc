@@ -16,30 +16,36 @@ struct NewerRow {
 };
 #include "text/unicode_data.inc"
 
-void set_flag(std::vector<uint64_t>& flat, uint64_t flag, uint32_t categories, std::span<const Range> toggled) {
-  for (auto& w : flat)
-    if (w & categories) w |= flag;
-  for (const Range& r : toggled)
-    for (char32_t c = r.first; c <= r.last && c < 0x110000; c++) flat[c] ^= flag;
-}
+struct Flag {
+  uint64_t flag;
+  uint32_t categories;             ///< whose characters have it
+  std::span<const Range> toggled;  ///< except these, and these of others
+};
+constexpr Flag kFlags[] = {{props::kWhite, kWhiteMask, kWhiteToggled},
+                           {props::kNumeric, kNumericMask, kNumericToggled},
+                           {props::kPunct, kPunctMask, kPunctToggled},
+                           {props::kWord, kWordMask, kWordToggled},
+                           {props::kAccent, kAccentMask, kAccentToggled},
+                           {props::kNonspacing, kNonspacingMask, kNonspacingToggled},
+                           {props::kControl, kControlMask, kControlToggled},
+                           {props::kCjk, kCjkMask, kCjkToggled},
+                           {props::kInert, 0, kInert},
+                           {props::kHan, 0, kHanRanges}};
 
+// A program starts with this, so the million entries are written once.
 std::vector<uint64_t> flat_properties() {
   std::vector<uint64_t> flat(0x110000);
   const size_t n = std::size(kCategoryStarts);
   for (size_t i = 0; i < n; i++) {
     const uint32_t first = kCategoryStarts[i] >> 8, end = i + 1 < n ? kCategoryStarts[i + 1] >> 8 : 0x110000;
-    std::fill(flat.begin() + first, flat.begin() + end, uint64_t{1} << (kCategoryStarts[i] & 255));
+    uint64_t word = uint64_t{1} << (kCategoryStarts[i] & 255);
+    for (const Flag& f : kFlags)
+      if (word & f.categories) word |= f.flag;
+    std::fill(flat.begin() + first, flat.begin() + end, word);
   }
-  set_flag(flat, props::kWhite, kWhiteMask, kWhiteToggled);
-  set_flag(flat, props::kNumeric, kNumericMask, kNumericToggled);
-  set_flag(flat, props::kPunct, kPunctMask, kPunctToggled);
-  set_flag(flat, props::kWord, kWordMask, kWordToggled);
-  set_flag(flat, props::kAccent, kAccentMask, kAccentToggled);
-  set_flag(flat, props::kNonspacing, kNonspacingMask, kNonspacingToggled);
-  set_flag(flat, props::kControl, kControlMask, kControlToggled);
-  set_flag(flat, props::kCjk, kCjkMask, kCjkToggled);
-  set_flag(flat, props::kInert, 0, kInert);
-  set_flag(flat, props::kHan, 0, kHanRanges);
+  for (const Flag& f : kFlags)
+    for (const Range& r : f.toggled)
+      for (char32_t c = r.first; c <= r.last && c < 0x110000; c++) flat[c] ^= f.flag;
   flat['\r'] |= props::kNewline;
   flat['\n'] |= props::kNewline;
   return flat;
@@ -114,9 +120,13 @@ CharTable::CharTable() {
   const std::vector<uint64_t> flat = flat_properties();
   std::map<std::vector<uint64_t>, uint16_t> seen;
   for (size_t block = 0; block < index_.size(); block++) {
-    std::vector<uint64_t> page(flat.begin() + block * 256, flat.begin() + block * 256 + 256);
-    const auto [it, fresh] = seen.emplace(std::move(page), uint16_t(seen.size()));
-    if (fresh) words_.insert(words_.end(), it->first.begin(), it->first.end());
+    const auto first = flat.begin() + std::ptrdiff_t(block * 256), end = first + 256;
+    if (block > 0 && std::equal(first, end, first - 256)) {  // most of the planes
+      index_[block] = index_[block - 1];
+      continue;
+    }
+    const auto [it, fresh] = seen.emplace(std::vector<uint64_t>(first, end), uint16_t(seen.size()));
+    if (fresh) words_.insert(words_.end(), first, end);
     index_[block] = it->second;
   }
 }

@@ -249,9 +249,9 @@ inline f32x16 exp_below_coarse(f32x16 x) {
   return times_power_of_two(polynomial(r, kCoefficients), nf);
 }
 
-/// A row's scores s become weights p, in the same memory unless they are pairs. Whole: it sees all of [seen.lo, seen.hi), which are whole tiles.
+/// What a row sees of [seen.lo, seen.hi). Whole: all of it, and these are whole tiles.
 template <class F, bool Whole>
-inline void soften_row(const ChunkArgs& a, int r, Range seen, float* s, Factor<F>* p_out, Partial& out) {
+inline f32x16 largest_scores(const ChunkArgs& a, int r, Range seen, float* s) {
   const f32x16 lowest = set1(-__builtin_inff());
   f32x16 top = lowest;
   for (int t = seen.lo / 16 * 16; t < seen.hi; t += 16) {
@@ -262,8 +262,12 @@ inline void soften_row(const ChunkArgs& a, int r, Range seen, float* s, Factor<F
     }
     top = max(top, Whole ? v : select(seen_lanes(a.lo[r], a.hi[r], t), v, lowest));
   }
-  out.m[r] = hmax(top);
-  const f32x16 m = set1(out.m[r]);
+  return top;
+}
+
+/// A row's scores s become weights p, in the same memory unless they are pairs. Returns their sums lane by lane.
+template <class F, bool Whole>
+inline f32x16 weights(const ChunkArgs& a, int r, Range seen, f32x16 m, const float* s, Factor<F>* p_out) {
   f32x16 sum = zero_f32();
   for (int t = seen.lo / 16 * 16; t < seen.hi; t += 16) {
     f32x16 p;
@@ -275,17 +279,38 @@ inline void soften_row(const ChunkArgs& a, int r, Range seen, float* s, Factor<F
     if constexpr (F::kPairs) store_pair_scalars(p_out + t / 2, p);
     else store(p_out + t, p);
   }
-  out.l[r] = hsum(sum);
+  return sum;
 }
 
+/// Rows from which on all of them are reduced together.
+constexpr int kFewRows = 4;
+
+/// Over the lanes of each row: `one` for a row, `all` for sixteen. The same bits.
+template <class One, class All>
+inline void reduce_rows(const f32x16 (&lanes)[16], int rows, float* out, One one, All all) {
+  if (rows > kFewRows) return store(out, all(lanes));
+  for (int r = 0; r < rows; ++r) out[r] = one(lanes[r]);
+}
+
+/// Scores of all rows become weights, with their maxima and sums. Maxima come first, so that no row waits for another's.
 template <class F>
 void soften(const ChunkArgs& a, Range seen, float* s, Factor<F>* p, Partial& out) {
+  f32x16 lanes[16];
+  bool whole[kMaxRows];
+#pragma GCC unroll 4
+  for (int r = kMaxRows; r < 16; ++r) lanes[r] = zero_f32();  // rows that nobody asks for: only that they are initialised
   for (int r = 0; r < a.rows; ++r) {
-    const bool whole = a.lo[r] <= seen.lo && a.hi[r] >= seen.hi && seen.lo % 16 == 0 && seen.hi % 16 == 0;
-    Factor<F>* pr = p + r * kChunk / kStep<F>;
-    if (whole) soften_row<F, true>(a, r, seen, s + r * kChunk, pr, out);
-    else soften_row<F, false>(a, r, seen, s + r * kChunk, pr, out);
+    whole[r] = a.lo[r] <= seen.lo && a.hi[r] >= seen.hi && seen.lo % 16 == 0 && seen.hi % 16 == 0;
+    lanes[r] = whole[r] ? largest_scores<F, true>(a, r, seen, s + r * kChunk) : largest_scores<F, false>(a, r, seen, s + r * kChunk);
   }
+  for (int r = a.rows; r < kMaxRows; ++r) lanes[r] = lanes[0];
+  reduce_rows(lanes, a.rows, out.m, [](f32x16 v) { return hmax(v); }, [](const f32x16 (&v)[16]) { return hmaxes(v); });
+  for (int r = 0; r < a.rows; ++r) {
+    Factor<F>* pr = p + r * kChunk / kStep<F>;
+    const f32x16 m = set1(out.m[r]);
+    lanes[r] = whole[r] ? weights<F, true>(a, r, seen, m, s + r * kChunk, pr) : weights<F, false>(a, r, seen, m, s + r * kChunk, pr);
+  }
+  reduce_rows(lanes, a.rows, out.l, [](f32x16 v) { return hsum(v); }, [](const f32x16 (&v)[16]) { return hsums(v); });
 }
 
 /// Whether all rows see the same tokens, whole pairs of them.

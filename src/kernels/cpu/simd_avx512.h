@@ -95,6 +95,27 @@ inline float hmax(f32x16 a) {
   q = _mm_max_ps(q, _mm_movehl_ps(q, q));
   return _mm_cvtss_f32(_mm_max_ss(q, _mm_movehdup_ps(q)));
 }
+/// Lane r: `op` over the lanes of a[r], in the tree of hsum and hmax; sixteen of them at the price of three.
+template <class Op>
+inline f32x16 across(const f32x16 (&a)[16], Op op) {
+  f32x16 b[8], c[4], d[2];
+  for (int i = 0; i < 8; ++i) {
+    const __m512 x = a[2 * i].v, y = a[2 * i + 1].v;
+    b[i] = op(f32x16{_mm512_shuffle_f32x4(x, y, 0x44)}, f32x16{_mm512_shuffle_f32x4(x, y, 0xee)});
+  }
+  for (int i = 0; i < 4; ++i) {
+    const __m512 x = b[2 * i].v, y = b[2 * i + 1].v;
+    c[i] = op(f32x16{_mm512_shuffle_f32x4(x, y, 0x88)}, f32x16{_mm512_shuffle_f32x4(x, y, 0xdd)});
+  }
+  for (int i = 0; i < 2; ++i) {
+    const __m512 x = c[2 * i].v, y = c[2 * i + 1].v;
+    d[i] = op(f32x16{_mm512_shuffle_ps(x, y, 0x44)}, f32x16{_mm512_shuffle_ps(x, y, 0xee)});
+  }
+  const f32x16 e = op(f32x16{_mm512_shuffle_ps(d[0].v, d[1].v, 0x88)}, f32x16{_mm512_shuffle_ps(d[0].v, d[1].v, 0xdd)});
+  return {_mm512_permutexvar_ps(_mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15), e.v)};
+}
+inline f32x16 hsums(const f32x16 (&a)[16]) { return across(a, [](f32x16 x, f32x16 y) { return x + y; }); }
+inline f32x16 hmaxes(const f32x16 (&a)[16]) { return across(a, [](f32x16 x, f32x16 y) { return max(x, y); }); }
 inline int32_t hsum(i32x16 a) { return _mm512_reduce_add_epi32(a.v); }
 inline int32_t hmax(i32x16 a) { return _mm512_reduce_max_epi32(a.v); }
 

@@ -67,8 +67,8 @@ class Attention {
     items_ = arena.take<Item>(size_t(items));
     int64_t n = 0;
     for (int64_t s = 0; s < b_.S(); ++s) {
-      for (int64_t t = tiles_of(s) - 1; t >= 0; --t) {  // later queries see more: longest first
-        for (int h = 0; h < a_.kv_heads; ++h) {
+      for (int h = 0; h < a_.kv_heads; ++h) {  // one head after another: its keys and values stay in the second-level cache
+        for (int64_t t = tiles_of(s) - 1; t >= 0; --t) {
           const Item& i = items_[size_t(n++)] = make_item(int32_t(s), h, int32_t(t));
           work_ += (i.last_chunk - i.first_chunk) * cost_of_chunk(i);
         }

@@ -4,6 +4,8 @@
 #include <cmath>
 #include <cstring>
 
+#include "base/check.h"
+
 namespace isotope::ops {
 
 using kernels::cpu::kBlock;
@@ -170,17 +172,31 @@ constexpr Reader kReaders[] = {
 };
 
 // ---- writing ----------------------------------------------------------------------------------------------------------------------
-// A plane of `width` bits from bit `from` of the codes of one block.
-void write_plane(std::span<const UnitRow, kLanes> rows, int block, int width, int from, std::byte* plane) noexcept {
-  const uint32_t mask = 0x01010101u * ((1u << width) - 1);
-  for (int line = 0; line < width; ++line) {
-    for (int lane = 0; lane < kLanes; ++lane) {
-      const uint8_t* codes = rows[size_t(lane)].codes + block * kBlock;
+// A plane of Width bits from bit From of the codes of one block. The sizes are constants: packing is a good part of the time to the first token.
+template <int Width, int From>
+void write_plane(std::span<const UnitRow, kLanes> rows, int block, std::byte* plane) noexcept {
+  constexpr uint32_t kMask = 0x01010101u * ((1u << Width) - 1);
+  for (int lane = 0; lane < kLanes; ++lane) {
+    const uint8_t* codes = rows[size_t(lane)].codes + block * kBlock;
+    for (int line = 0; line < Width; ++line) {
       uint32_t word = 0;
-      for (int g = line, shift = 0; g < kGroups; g += width, shift += width) word |= ((u32(codes + 4 * g) >> from) & mask) << shift;
+      for (int g = line, shift = 0; g < kGroups; g += Width, shift += Width) word |= ((u32(codes + 4 * g) >> From) & kMask) << shift;
       std::memcpy(plane + 64 * line + 4 * lane, &word, 4);
     }
   }
+}
+
+struct Plane {
+  int width, from;
+  void (*write)(std::span<const UnitRow, kLanes> rows, int block, std::byte* plane) noexcept;
+};
+constexpr Plane kPlanes[] = {{8, 0, write_plane<8, 0>}, {4, 0, write_plane<4, 0>}, {2, 0, write_plane<2, 0>},
+                             {1, 2, write_plane<1, 2>}, {1, 4, write_plane<1, 4>}, {2, 4, write_plane<2, 4>}};
+
+void write_plane(std::span<const UnitRow, kLanes> rows, int block, int width, int from, std::byte* plane) noexcept {
+  for (const Plane& p : kPlanes)
+    if (p.width == width && p.from == from) return p.write(rows, block, plane);
+  ISO_CHECK(false);  // a pack whose planes are not listed above
 }
 
 // Field i of every lane, side by side.
