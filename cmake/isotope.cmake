@@ -24,6 +24,21 @@ function(isotope_layer name)
   endif()
 endfunction()
 
+# isotope_embed(TARGET FOLDER)   The files of src/FOLDER as string literals in FOLDER_files.inc: rows {"name", R"isotope(...)isotope"}.
+# A string literal holds 64 KiB on every compiler; no file here comes near it.
+function(isotope_embed target folder)
+  file(GLOB files CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/${folder}/*)
+  set(rows "")
+  foreach(file ${files})
+    set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${file})
+    get_filename_component(name ${file} NAME)
+    file(READ ${file} text)
+    string(APPEND rows "{\"${name}\", R\"isotope(${text})isotope\"},\n")
+  endforeach()
+  file(CONFIGURE OUTPUT ${PROJECT_BINARY_DIR}/embedded/${folder}_files.inc CONTENT "@rows@" @ONLY)
+  target_include_directories(${target} PRIVATE ${PROJECT_BINARY_DIR}/embedded)
+endfunction()
+
 # isotope_test(NAME SOURCES ... LIBS ... [DATA dir])  A GoogleTest program registered with ctest.
 function(isotope_test name)
   cmake_parse_arguments(A "" "" "SOURCES;LIBS;LABELS" ${ARGN})

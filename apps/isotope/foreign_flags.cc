@@ -192,7 +192,6 @@ constexpr Row kRows[] = {
     {"no-mmap", kSwitch, "weights are mapped; the system keeps what is used"},
     {"numa", kValue, "threads are pinned by the engine"},
     {"jinja", kSwitch, "templates are Jinja anyway"},
-    {"no-webui", kSwitch, "there is no web page", nullptr, "--no-ui"},
     {"metrics", kSwitch, "/metrics answers anyway"},
     {"props", kSwitch, "/props answers anyway"},
     {"slots", kSwitch, "/metrics and /load tell what runs"},

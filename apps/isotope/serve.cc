@@ -28,6 +28,7 @@ struct Flags {
   std::string model = "smollm2-135m";
   std::string template_kwargs, generation_config = "auto", override_generation, request_log;
   std::vector<std::string> origins;
+  bool page = true;
   std::string seed;
   ForeignFlags foreign;
   int port = 8000, server_port = -1;
@@ -42,6 +43,7 @@ void add_server_flags(CLI::App& sub, Flags& f) {
   sub.add_option("--port", f.port, "HTTP port; 0 takes a free one")->check(CLI::Range(0, 65535))->capture_default_str();
   sub.add_option(spellings("server-port"), f.server_port, "HTTP port as ATOM spells it: --port is then internal")->check(CLI::Range(0, 65535));
   sub.add_option(spellings("api-key"), f.serve.api.api_keys, "key that clients must send (repeatable); also ISOTOPE_API_KEY")->allow_extra_args(false);
+  sub.add_flag("--webui,!--no-webui,!--no-ui,!--no_webui", f.page, "the chat page at / (on)");
   sub.add_option(spellings("allowed-origins"), f.origins, "origins that browsers may ask from, a JSON array or repeated; default all")
       ->allow_extra_args(false);
   sub.add_option(spellings("timeout-keep-alive"), http.keep_alive_s, "seconds before an idle connection is closed")->check(CLI::Range(0.1, 1e6))->capture_default_str();
@@ -159,6 +161,7 @@ Result<ServeOptions> resolve(const Flags& f, const CLI::App& sub, const Context&
   ISO_TRY(const std::string path, model_path(f.model, context.environment));
   ISO_TRY(o.engine, f.engine.resolve(path, levers));
   if (const auto seqs = levers.capacity().max_decode_seqs; seqs && sub.count("--max-num-seqs") == 0) o.engine.max_num_seqs = int(std::min<int64_t>(*seqs, 1 << 20));
+  o.api.page = f.page;
   if (!origins.empty()) o.http.allowed_origins = std::move(origins);
   o.http.port = f.server_port >= 0 ? f.server_port : f.port;
   o.http.body_limit = size_t(f.body_mb * (1 << 20));

@@ -22,6 +22,7 @@ struct ApiOptions {
   std::vector<std::string> served_names;        ///< the first one is the model's id in answers; empty: the model's own name
   std::vector<std::string> api_keys;            ///< empty: no key is asked for
   std::string version;
+  bool page = true;                             ///< the chat page at /
   std::function<Json()> config;                 ///< what GET /config shows: levers and flags with their sources
   size_t mailbox_bytes = 4 << 20;
   double stall_seconds = 600;                   ///< /health says 503 when work waits and no step ended for that long; 0 = never
@@ -48,6 +49,7 @@ class ApiHandler final : public Handler {
   // One function for each row of the route table.
   Reply completions(HttpCall&);
   Reply chat_completions(HttpCall&);
+  Reply page(HttpCall&);
   Reply models(HttpCall&);
   Reply model(HttpCall&);
   Reply tokenize(HttpCall&);
@@ -71,6 +73,7 @@ class ApiHandler final : public Handler {
  private:
   struct Route;
   /// Null for a path that is unknown or has no such method; `methods` then lists those it has: "GET, POST", or "".
+  static Reply no_path(const HttpCall&);
   static const Route* find_route(std::string_view method, std::string_view path, std::string& methods);
   bool authorized(const HttpCall&) const;
   HttpResponse unauthorized() const;

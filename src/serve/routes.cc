@@ -57,6 +57,10 @@ const char* instead_of(std::string_view path) {
 
 }  // namespace
 
+Reply ApiHandler::no_path(const HttpCall& call) {
+  return error_response(Error{Code::not_found, "there is no path " + shown(Json(call.path)), {}, instead_of(call.path)});
+}
+
 const ApiHandler::Route* ApiHandler::find_route(std::string_view method, std::string_view path, std::string& methods) {
   using A = ApiHandler;
   static constexpr auto kRoutes = std::to_array<Route>({
@@ -64,6 +68,8 @@ const ApiHandler::Route* ApiHandler::find_route(std::string_view method, std::st
       {"POST", "/completions", kNeedsModel, &A::completions},
       {"POST", "/v1/chat/completions", kNeedsModel, &A::chat_completions},
       {"POST", "/chat/completions", kNeedsModel, &A::chat_completions},
+      {"GET", "/", kOpen | kQuick, &A::page},
+      {"GET", "/page/*", kOpen | kQuick, &A::page},
       {"GET", "/v1/models", kQuick | kNeedsModel, &A::models},
       {"GET", "/models", kQuick | kNeedsModel, &A::models},
       {"GET", "/v1/models/*", kQuick | kNeedsModel, &A::model},
@@ -114,7 +120,7 @@ Reply ApiHandler::handle(HttpCall&& call) {
     response.headers.emplace_back("Allow", methods + (get ? ", HEAD, OPTIONS" : ", OPTIONS"));
     return response;
   }
-  if (r == nullptr) return error_response(Error{Code::not_found, "there is no path " + shown(Json(call.path)), {}, instead_of(call.path)});
+  if (r == nullptr) return no_path(call);
   if ((r->flags & kOpen) == 0 && !authorized(call)) return unauthorized();
   if ((r->flags & kNeedsModel) != 0 && front() == nullptr) {
     const std::lock_guard lock(phase_mutex_);

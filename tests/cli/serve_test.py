@@ -85,7 +85,7 @@ class Flags(unittest.TestCase):
     def test_flags_of_other_engines_without_effect(self):
         for args in (["--cudagraph-capture-sizes", "1", "2", "4"], ["--cudagraph_capture_sizes", "[1,2,4]"], ["--enable-tbo"], ["--enable-tbo", "all"],
                      ["--enable-auto-tool-choice"], ["--reasoning-format", "deepseek"], ["--uvicorn-log-level", "info"], ["-ngl", "99"], ["--flash-attn"],
-                     ["-fa", "on"], ["-O3"], ["-cc.mode=3"], ["--compilation-config.mode", "3"], ["--jinja"], ["--no-webui"], ["-ub", "512"]):
+                     ["-fa", "on"], ["-O3"], ["-cc.mode=3"], ["--compilation-config.mode", "3"], ["--jinja"], ["-ub", "512"]):
             self.assertIn("/none.gguf", self.refuses("has no effect", *args))
         for args in (["-np", "4"], ["-a", "name"], ["--seed", "18446744073709551615"], ["-s", "-1"], ["-tp", "1"], ["-tp=1"], ["--device", "cpu"], ["-c", "64"],
                      ["--quantization", "none"], ["--load_dummy", "none"], ["--kv-transfer-config", "{}"]):

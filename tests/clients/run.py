@@ -13,7 +13,7 @@ import sys
 import venv
 
 HERE = pathlib.Path(__file__).resolve().parent
-CLIENTS = {"openai": ["openai==3.57.0"], "lm_eval": ["lm-eval[api]==0.4.13"]}
+CLIENTS = {"openai": ["openai==3.57.0"], "lm_eval": ["lm-eval[api]==0.4.13"], "page": ["playwright==1.65.2", "pillow==13.0.0"]}
 SKIPPED = 77
 
 
