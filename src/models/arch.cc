@@ -12,6 +12,18 @@ std::unique_ptr<Transformer> make() {
   return std::make_unique<T>();
 }
 
+constexpr MoeNames kMixtralMoe = {.router = "block_sparse_moe.gate.weight", .expert = "block_sparse_moe.experts.", .gate = "w1.weight", .up = "w3.weight",
+                                  .down = "w2.weight"};
+constexpr MoeNames kQwenMoe = {.router = "mlp.gate.weight", .expert = "mlp.experts.", .gate = "gate_proj.weight", .up = "up_proj.weight",
+                               .down = "down_proj.weight", .stacked_gate_up = "mlp.experts.gate_up_proj", .stacked_down = "mlp.experts.down_proj"};
+constexpr MoeNames with_shared(MoeNames n, std::string_view shared, std::string_view gate = {}) {
+  n.shared = shared, n.shared_gate = gate;
+  return n;
+}
+constexpr MoeNames kQwen2Moe = with_shared(kQwenMoe, "mlp.shared_expert.", "mlp.shared_expert_gate.weight");
+constexpr MoeNames kGraniteMoe = {.router = "block_sparse_moe.router.layer.weight", .stacked_gate_up = "block_sparse_moe.input_linear.weight",
+                                  .stacked_down = "block_sparse_moe.output_linear.weight"};
+
 constexpr Arch kArchs[] = {
     {.name = "llama", .gguf = "llama", .classes = "LlamaForCausalLM LLaMAForCausalLM", .model_type = "llama", .make = make<Dense>, .rows = dense_rows,
      .gguf_pairs = true, .defaults = R"({"rms_norm_eps": 1e-6, "max_position_embeddings": 2048})"},
@@ -61,6 +73,27 @@ constexpr Arch kArchs[] = {
     {.name = "granite", .gguf = "granite", .classes = "GraniteForCausalLM", .model_type = "granite", .make = make<Dense>, .rows = dense_rows,
      .gguf_pairs = true,
      .defaults = R"({"rms_norm_eps": 1e-6, "max_position_embeddings": 2048, "attention_multiplier": 1.0})"},
+    {.name = "mixtral", .gguf = "llama", .classes = "MixtralForCausalLM", .model_type = "mixtral", .make = make<Dense>, .rows = dense_rows,
+     .moe = &kMixtralMoe, .windows = WindowRule::every, .gguf_pairs = true,
+     .defaults = R"({"num_key_value_heads": 8, "rms_norm_eps": 1e-5, "max_position_embeddings": 131072, "rope_theta": 1000000.0, "num_local_experts": 8,
+                     "num_experts_per_tok": 2, "norm_topk_prob": true})",
+     .gguf_defaults = R"({"norm_topk_prob": true})"},
+    {.name = "qwen2moe", .gguf = "qwen2moe", .classes = "Qwen2MoeForCausalLM", .model_type = "qwen2_moe", .make = make<Dense>, .rows = dense_rows,
+     .moe = &kQwen2Moe, .windows = WindowRule::from_layer, .qkv_bias = Presence::yes,
+     .defaults = R"({"num_key_value_heads": 16, "rms_norm_eps": 1e-6, "max_position_embeddings": 32768, "sliding_window": 4096, "max_window_layers": 28,
+                     "num_experts": 60, "num_experts_per_tok": 4, "moe_intermediate_size": 1408, "shared_expert_intermediate_size": 5632})"},
+    {.name = "qwen3moe", .gguf = "qwen3moe", .classes = "Qwen3MoeForCausalLM", .model_type = "qwen3_moe", .make = make<Dense>, .rows = qk_norm_rows,
+     .moe = &kQwenMoe, .windows = WindowRule::from_layer,
+     .defaults = R"({"num_key_value_heads": 4, "rms_norm_eps": 1e-6, "max_position_embeddings": 32768, "sliding_window": 4096, "max_window_layers": 28,
+                     "num_experts": 128, "num_experts_per_tok": 8, "moe_intermediate_size": 768})",
+     .gguf_defaults = R"({"norm_topk_prob": true})"},
+    {.name = "olmoe", .gguf = "olmoe", .classes = "OlmoeForCausalLM", .model_type = "olmoe", .make = make<Dense>, .rows = wide_norm_rows, .moe = &kQwenMoe,
+     .defaults = R"({"rms_norm_eps": 1e-5, "max_position_embeddings": 4096, "num_experts": 64, "num_experts_per_tok": 8})"},
+    {.name = "granitemoe", .gguf = "granitemoe", .classes = "GraniteMoeForCausalLM", .model_type = "granitemoe", .make = make<Dense>, .rows = dense_rows,
+     .moe = &kGraniteMoe, .gguf_pairs = true,
+     .defaults = R"({"rms_norm_eps": 1e-6, "max_position_embeddings": 2048, "attention_multiplier": 1.0, "num_local_experts": 8, "num_experts_per_tok": 2,
+                     "norm_topk_prob": true})",
+     .gguf_defaults = R"({"norm_topk_prob": true})"},
 };
 
 bool has_word(std::string_view words, std::string_view word) {
@@ -82,7 +115,11 @@ const Arch* first(Match match) {
 }  // namespace
 
 std::span<const Arch> archs() { return kArchs; }
-const Arch* arch_by_gguf(std::string_view s) { return first([&](const Arch& a) { return !s.empty() && a.gguf == s; }); }
+const Arch* arch_by_gguf(std::string_view s, bool moe) {
+  const auto named = [&](const Arch& a) { return !s.empty() && a.gguf == s; };
+  const Arch* exact = first([&](const Arch& a) { return named(a) && (a.moe != nullptr) == moe; });
+  return exact ? exact : first(named);
+}
 const Arch* arch_by_class(std::string_view s) { return first([&](const Arch& a) { return has_word(a.classes, s); }); }
 const Arch* arch_by_model_type(std::string_view s) { return first([&](const Arch& a) { return a.model_type == s; }); }
 const Arch* arch_by_name(std::string_view s) { return first([&](const Arch& a) { return a.name == s; }); }

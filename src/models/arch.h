@@ -27,6 +27,7 @@ struct Arch {
   std::string_view model_type;  ///< of the text model's configuration
   std::unique_ptr<Transformer> (*make)();
   std::span<const LayerRow> (*rows)();
+  const MoeNames* moe = nullptr;///< set = a family with experts
   WindowRule windows = WindowRule::none;
   bool gguf_pairs = false;      ///< GGUF stores q and k rows so that neighbours turn together; the loader puts them back into halves
   float hf_norm_shift = 0;      ///< added to Hugging Face norm weights (Gemma stores w, multiplies by 1 + w; GGUF holds the sum)
@@ -39,7 +40,8 @@ struct Arch {
 };
 
 std::span<const Arch> archs();
-const Arch* arch_by_gguf(std::string_view general_architecture);
+/// `moe`: a file with experts. Dense and mixed models of one name are two rows (Mixtral calls itself llama).
+const Arch* arch_by_gguf(std::string_view general_architecture, bool moe = false);
 const Arch* arch_by_class(std::string_view hf_class);
 const Arch* arch_by_model_type(std::string_view);
 const Arch* arch_by_name(std::string_view);

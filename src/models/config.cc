@@ -26,10 +26,12 @@ constexpr ActName kActs[] = {{"silu", ops::Activation::silu},
                              {"relu", ops::Activation::relu},
                              {"relu2", ops::Activation::relu2}};
 
-Result<void> parse_sizes(const Metadata& f, ModelConfig& c) {
+Result<void> parse_sizes(const ConfigSource& s, ModelConfig& c) {
+  const Metadata& f = s.fields;
   ISO_TRY(c.layers, in_range(f, "num_hidden_layers", 1, kMaxLayers));
   ISO_TRY(c.hidden, in_range(f, "hidden_size", 1, kMaxWidth));
-  ISO_TRY(c.ffn, in_range(f, "intermediate_size", 1, kMaxWidth));
+  const bool dense = !s.arch->moe || f.has("intermediate_size");  // a model of experts alone need not name it
+  if (dense) { ISO_TRY(c.ffn, in_range(f, "intermediate_size", 1, kMaxWidth)); }
   ISO_TRY(c.vocab, in_range(f, "vocab_size", 1, kMaxVocab));
   ISO_TRY(c.context_length, in_range(f, "max_position_embeddings", 1, kMaxContext));
   ISO_TRY(const int64_t heads, in_range(f, "num_attention_heads", 1, kMaxHeads));
@@ -140,11 +142,12 @@ Result<void> parse_ends(const weights::Checkpoint& ck, const Metadata& f, ModelC
 Result<ModelConfig> parse_fields(const ConfigSource& s, const weights::Checkpoint& ck, int64_t served_len) {
   ModelConfig c;
   c.arch = s.arch->name;
-  ISO_CHECK_OK(parse_sizes(s.fields, c));
+  ISO_CHECK_OK(parse_sizes(s, c));
   c.layer.resize(size_t(c.layers));
   ISO_CHECK_OK(parse_numbers(s, c));
   ISO_CHECK_OK(parse_presence(s, c));
   ISO_CHECK_OK(parse_layers(s, c));
+  ISO_CHECK_OK(parse_moe(s, c));
   ISO_CHECK_OK(parse_ropes(s, served_len, c));
   ISO_CHECK_OK(parse_ends(ck, s.fields, c));
   return c;

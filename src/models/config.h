@@ -21,6 +21,15 @@ struct LayerConfig {
   int64_t window = 0;        ///< 0 = full attention
   bool rope = true;          ///< false = NoPE layer
   int rope_index = 0;        ///< which of ModelConfig::ropes
+  bool moe = false;          ///< a mixture of experts instead of the dense feed-forward block
+};
+
+struct MoeConfig {
+  int64_t experts = 0;       ///< 0 = none
+  int64_t ffn = 0;           ///< width of an expert
+  int64_t shared_ffn = 0;    ///< width of the block that sees every token; 0 = none
+  ops::Routing routing;
+  Presence choice_bias = Presence::no;
 };
 
 struct ModelConfig {
@@ -34,6 +43,7 @@ struct ModelConfig {
   float embed_scale = 1, residual_scale = 1, logit_scale = 1;  ///< logits are multiplied by logit_scale
   bool tied_head = false;
   Presence qkv_bias = Presence::no, out_bias = Presence::no, mlp_bias = Presence::no;
+  MoeConfig moe;
   std::vector<ops::Rope> ropes;
   std::vector<LayerConfig> layer;  ///< [layers]
   std::vector<int32_t> eos_ids;    ///< every end-of-generation token that the files name, ascending

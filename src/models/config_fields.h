@@ -23,6 +23,8 @@ Result<float> finite_or(const weights::Metadata&, std::string_view key, double o
 
 /// Fills ModelConfig::layer, which has its size: windows and layers without rotation.
 Result<void> parse_layers(const ConfigSource&, ModelConfig&);
+/// Fills ModelConfig::moe and says which layers have experts.
+Result<void> parse_moe(const ConfigSource&, ModelConfig&);
 /// Fills ModelConfig::ropes and each layer's rope_index; after parse_layers().
 Result<void> parse_ropes(const ConfigSource&, int64_t served_len, ModelConfig&);
 

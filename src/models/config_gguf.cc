@@ -17,7 +17,7 @@ using nlohmann::json;
 using weights::Checkpoint;
 using weights::Metadata;
 
-enum class Kind : uint8_t { integer, number, text };
+enum class Kind : uint8_t { integer, number, text, truth };
 struct KeyRow {
   std::string_view gguf;  ///< after "<architecture>."
   const char* hf;         ///< JSON pointer
@@ -50,12 +50,24 @@ constexpr KeyRow kKeys[] = {
     {"rope.scaling.yarn_beta_slow", "/rope_scaling/beta_slow", Kind::number},
     {"rope.scaling.yarn_log_multiplier", "/rope_scaling/mscale_all_dim", Kind::number},
     {"rope.scaling.yarn_attn_factor", "/rope_scaling/attention_factor", Kind::number},
+    {"expert_count", "/num_experts", Kind::integer},
+    {"expert_used_count", "/num_experts_per_tok", Kind::integer},
+    {"expert_feed_forward_length", "/moe_intermediate_size", Kind::integer},
+    {"expert_shared_feed_forward_length", "/shared_expert_intermediate_size", Kind::integer},
+    {"expert_shared_count", "/n_shared_experts", Kind::integer},
+    {"expert_group_count", "/n_group", Kind::integer},
+    {"expert_group_used_count", "/topk_group", Kind::integer},
+    {"expert_weights_scale", "/routed_scaling_factor", Kind::number},
+    {"expert_weights_norm", "/norm_topk_prob", Kind::truth},
+    {"leading_dense_block_count", "/first_k_dense_replace", Kind::integer},
+    {"interleave_moe_layer_step", "/interleave_moe_layer_step", Kind::integer},
 };
 
 Result<json> value(const Metadata& m, const std::string& key, Kind kind) {
   switch (kind) {
     case Kind::integer: { ISO_TRY(const int64_t v, m.integer(key)); return json(v); }
     case Kind::number: { ISO_TRY(const double v, m.number(key)); return json(v); }
+    case Kind::truth: { ISO_TRY(const bool v, m.boolean_or(key, false)); return json(v); }
     case Kind::text: { ISO_TRY(const std::string_view v, m.string(key)); return json(v); }
   }
   return json();
@@ -91,6 +103,15 @@ Result<void> read_pattern(const Metadata& m, const std::string& key, json& out) 
   return {};
 }
 
+/// expert_gating_func: the numbers of llama.cpp's enumeration.
+Result<void> read_gating(const Metadata& m, const std::string& key, json& out) {
+  ISO_TRY(const int64_t gating, m.integer_or(key, 0));
+  if (gating == 0) return {};
+  if (gating != 1 && gating != 2) return unknown(m, fmt::format("{} is {}", key, gating), "known: 1 (softmax), 2 (sigmoid)");
+  out["scoring_func"] = gating == 1 ? "softmax" : "sigmoid";
+  return {};
+}
+
 Result<void> read_rope(const Checkpoint& c, const std::string& prefix, json& out) {
   const Metadata& m = c.metadata();
   ISO_TRY(json divisors, numbers(c, "rope_freqs.weight"));
@@ -121,19 +142,20 @@ Result<void> read_rope(const Checkpoint& c, const std::string& prefix, json& out
 }  // namespace
 
 void name_gguf_key(const Arch& arch, Error& e) {
+  const KeyRow* named = nullptr;  // the longest: num_experts is part of num_experts_per_tok
   for (const KeyRow& row : kKeys) {
     std::string field = row.hf + 1;
     std::replace(field.begin(), field.end(), '/', '.');
-    if (e.what.find(field) == std::string::npos) continue;
-    e.source += fmt::format(", {}.{}", arch.gguf, row.gguf);
-    return;
+    if (e.what.find(field) != std::string::npos && (!named || field.size() >= std::string_view(named->hf).size())) named = &row;
   }
+  if (named) e.source += fmt::format(", {}.{}", arch.gguf, named->gguf);
 }
 
 Result<ConfigSource> gguf_source(const Checkpoint& c, const std::map<std::string, std::string>& overrides) {
   const Metadata& m = c.metadata();
   ISO_TRY(const std::string_view name, m.string("general.architecture"));
-  const Arch* arch = arch_by_gguf(name);
+  ISO_TRY(const int64_t experts, m.integer_or(std::string(name) + ".expert_count", 0));
+  const Arch* arch = arch_by_gguf(name, experts > 0);
   if (!arch) return unknown(m, fmt::format("general.architecture is {}", weights::quote_name(name)), "supported: " + supported_archs());
   const std::string prefix = std::string(name) + ".";
 
@@ -145,6 +167,7 @@ Result<ConfigSource> gguf_source(const Checkpoint& c, const std::map<std::string
     out[json::json_pointer(row.hf)] = std::move(v);
   }
   ISO_CHECK_OK(read_pattern(m, prefix + "attention.sliding_window_pattern", out));
+  ISO_CHECK_OK(read_gating(m, prefix + "expert_gating_func", out));
   ISO_CHECK_OK(read_rope(c, prefix, out));
 
   if (m.has(prefix + "attention.value_length") && m.has(prefix + "attention.key_length")) {
@@ -154,7 +177,7 @@ Result<ConfigSource> gguf_source(const Checkpoint& c, const std::map<std::string
   }
   for (const char* refused : {"expert_count", "attention.temperature_scale"}) {
     ISO_TRY(const double v, m.number_or(prefix + refused, 0));
-    if (v != 0) return unknown(m, fmt::format("{}{} is {}", prefix, refused, v), fmt::format("only models of '{}' without it are supported", name));
+    if (v != 0 && !(arch->moe && refused == std::string_view("expert_count"))) return unknown(m, fmt::format("{}{} is {}", prefix, refused, v), fmt::format("only models of '{}' without it are supported", name));
   }
   ISO_TRY(const bool causal, m.boolean_or(prefix + "attention.causal", true));
   if (!causal) return unknown(m, prefix + "attention.causal is false", "only causal attention is supported");

@@ -243,6 +243,17 @@ TEST(Config, NamesWhatIsWrongInConfigJson) {
       {"Gemma3ForCausalLM", R"("use_bidirectional_attention": true)", "use_bidirectional_attention"},
       {"Gemma2ForCausalLM", R"("query_pre_attn_scalar": 0)", "query_pre_attn_scalar is 0"},
       {"GraniteForCausalLM", R"("logits_scaling": 0)", "logits_scaling is 0"},
+      {"MixtralForCausalLM", R"("num_key_value_heads": 4, "num_local_experts": 0)", "num_local_experts is 0"},
+      {"MixtralForCausalLM", R"("num_key_value_heads": 4, "num_local_experts": 5000)", "num_local_experts is 5000"},
+      {"MixtralForCausalLM", R"("num_key_value_heads": 4, "num_experts_per_tok": 9)", "num_experts_per_tok is 9"},
+      {"Qwen3MoeForCausalLM", R"("scoring_func": "magic")", "scoring_func is 'magic'"},
+      {"Qwen3MoeForCausalLM", R"("topk_method": "magic")", "topk_method is 'magic'"},
+      {"Qwen3MoeForCausalLM", R"("n_group": 7)", "n_group 7"},
+      {"Qwen3MoeForCausalLM", R"("n_group": 64, "topk_group": 1)", "fewer than the 8 experts"},
+      {"Qwen3MoeForCausalLM", R"("moe_intermediate_size": [768, 512])", "moe_intermediate_size differs between layers"},
+      {"Qwen3MoeForCausalLM", R"("decoder_sparse_step": 0)", "decoder_sparse_step is 0"},
+      {"Qwen3MoeForCausalLM", R"("mlp_layer_types": ["dense"])", "mlp_layer_types has 1 entries"},
+      {"Qwen3MoeForCausalLM", R"("mlp_layer_types": ["dense", "sparse", "x", "sparse"])", "mlp_layer_types names 'x'"},
   };
   for (const Bad& c : cases) {
     SCOPED_TRACE(c.says);
@@ -259,7 +270,10 @@ TEST(Config, NamesWhatIsWrongInGguf) {
   const float few[] = {1, 1};
   const std::pair<test::GgufWriter, const char*> cases[] = {
       {gguf("mamba"), "'mamba'"},
-      {gguf("llama").u32("llama.expert_count", 8), "llama.expert_count is 8"},
+      {gguf("qwen2").u32("qwen2.expert_count", 8), "qwen2.expert_count is 8"},
+      {gguf("llama").u32("llama.expert_count", 8), "num_experts_per_tok"},  // a Mixtral that does not say how many experts a token goes to
+      {gguf("llama").u32("llama.expert_count", 8).u32("llama.expert_used_count", 9), "llama.expert_used_count"},
+      {gguf("qwen3moe").u32("qwen3moe.expert_count", 8).u32("qwen3moe.expert_used_count", 2).u32("qwen3moe.expert_gating_func", 9), "expert_gating_func is 9"},
       {gguf("qwen2").boolean("qwen2.attention.causal", false), "qwen2.attention.causal is false"},
       {gguf("llama").string("llama.rope.scaling.type", "magic"), "'magic'"},
       {gguf("llama").tensor("rope_freqs.weight", {5000}, tensor::DType::f32, many), "rope_freqs.weight has 5000"},

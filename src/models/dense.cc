@@ -16,8 +16,8 @@ Tensor Dense::forward(ops::Ops& o, const ops::Batch& b, const HiddenTap* tap) co
     const bool last = l + 1 == layers.size();
     if (tap) (*tap)(int(l), x);
     Qkv t = project(o, h, w);
-    if (!w.q_norm.empty()) o.head_norm(t.q, c.head_dim, w.q_norm, c.norm_eps);
-    if (!w.k_norm.empty()) o.head_norm(t.k, c.head_dim, w.k_norm, c.norm_eps);
+    if (!w.q_norm.empty()) o.head_norm(t.q, int(w.q_norm.size()), w.q_norm, c.norm_eps);  // a head's width, or all of it
+    if (!w.k_norm.empty()) o.head_norm(t.k, int(w.k_norm.size()), w.k_norm, c.norm_eps);
     Tensor a = attend(o, t, l);
     if (last && !narrow(o, b, tap, x, a)) return {};
     a = o.linear(a, w.o);

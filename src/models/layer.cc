@@ -43,7 +43,9 @@ Tensor Transformer::attend(ops::Ops& o, Qkv t, size_t layer) const {
                       .scale = c.attn_scale, .softcap = c.attn_softcap, .window = l.window});
 }
 
-Tensor Transformer::feed_forward(ops::Ops& o, Tensor h, const Layer& w) const { return o.linear(o.linear_act(h, w.gate, w.up, config_.act), w.down); }
+Tensor Transformer::feed_forward(ops::Ops& o, Tensor h, const Layer& w) const {
+  return w.moe ? o.moe(h, w.moe) : o.linear(o.linear_act(h, w.gate, w.up, config_.act), w.down);
+}
 
 Tensor Transformer::logits(ops::Ops& o, Tensor h) const {
   Tensor y = o.linear(h, globals.head);

@@ -16,6 +16,7 @@ struct Layer {
   std::vector<float> attn_post_norm;   ///< [D] on attention's output
   std::vector<float> ffn_norm;         ///< [D] before the feed-forward block
   ops::Linear gate, up, down;          ///< [F, D], [F, D], [D, F]
+  ops::Moe moe;                        ///< instead of the three, where there is one
   std::vector<float> ffn_post_norm;    ///< [D] on the feed-forward block's output
 };
 

@@ -127,5 +127,89 @@ TEST(Loader, WorksOnOneThreadAndOnMany) {
   for (int threads : {1, 2, 64}) EXPECT_TRUE(Tiny().load({.num_threads = threads}));
 }
 
+// ---- mixtures of experts ------------------------------------------------------------------------------------------------------------
+/// Two layers with four experts each; a test may drop, rename or reshape tensors.
+struct TinyMoe : Tiny {
+  TinyMoe() {
+    config.replace(config.find("LlamaForCausalLM"), 16, "Qwen3MoeForCausalLM");
+    config.insert(1, R"("num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 64, "head_dim": 16, )");
+    std::erase_if(tensors, [](const auto& t) { return t.first.find(".mlp.") != std::string::npos; });
+    for (const std::string l : {"model.layers.0.", "model.layers.1."}) {
+      tensors[l + "self_attn.q_norm.weight"] = tensors[l + "self_attn.k_norm.weight"] = {16};
+      tensors[l + "mlp.gate.weight"] = {4, 32};
+      for (int e = 0; e < 4; ++e) {
+        const std::string at = l + "mlp.experts." + std::to_string(e) + ".";
+        tensors[at + "gate_proj.weight"] = tensors[at + "up_proj.weight"] = {64, 32};
+        tensors[at + "down_proj.weight"] = {32, 64};
+      }
+    }
+  }
+  void stack(const std::string& layer) {
+    std::erase_if(tensors, [&](const auto& t) { return t.first.starts_with(layer + "mlp.experts."); });
+    tensors[layer + "mlp.experts.gate_up_proj"] = {4, 128, 32};
+    tensors[layer + "mlp.experts.down_proj"] = {4, 32, 64};
+  }
+};
+
+void expect_error(const TinyMoe& t, std::initializer_list<const char*> says, const levers::Loading& levers = {}) {
+  const auto m = t.load(levers);
+  ASSERT_FALSE(m);
+  for (const char* s : says) EXPECT_THAT(m.error().message(), HasSubstr(s));
+  EXPECT_FALSE(m.error().remedy.empty());
+  EXPECT_THAT(m.error().source, HasSubstr("model.safetensors"));
+}
+
+TEST(MoeLoader, TakesOneTensorEachOrStacksOrBothInOneFile) {
+  TinyMoe t;
+  ASSERT_TRUE(t.load()) << t.load().error().message();
+  t.stack("model.layers.1.");
+  const auto m = t.load();
+  ASSERT_TRUE(m) << m.error().message();
+  const ops::Moe& moe = static_cast<const Transformer&>(**m).layers[1].moe;
+  ASSERT_EQ(moe.experts.size(), 4u);
+  for (const ops::FeedForward& e : moe.experts) {
+    EXPECT_EQ(e.gate.w->n, 64);
+    EXPECT_EQ(e.up.w->k, 32);
+    EXPECT_EQ(e.down.w->n, 32);
+  }
+}
+
+TEST(MoeLoader, APartialSetOfExpertsEndsTheLoadUnlessToldOtherwise) {
+  TinyMoe t;
+  t.tensors.erase("model.layers.1.mlp.experts.2.up_proj.weight");
+  t.tensors.erase("model.layers.1.mlp.experts.3.down_proj.weight");
+  expect_error(t, {"2 tensors are missing", "model.layers.1.mlp.experts.2.up_proj.weight", "experts.3.down_proj"});
+  const auto m = t.load({.strict_coverage = false});
+  ASSERT_TRUE(m) << m.error().message();  // those matrices count as zero
+  EXPECT_EQ(static_cast<const Transformer&>(**m).layers[1].moe.experts[2].up.w->n, 64);
+  t.tensors.erase("model.layers.0.mlp.gate.weight");  // a router cannot be made up
+  expect_error(t, {"model.layers.0.mlp.gate.weight"}, {.strict_coverage = false});
+}
+
+TEST(MoeLoader, MoreExpertsThanTheConfigurationNamesAreUnexpected) {
+  TinyMoe t;
+  t.tensors["model.layers.0.mlp.experts.4.up_proj.weight"] = {64, 32};
+  expect_error(t, {"model.layers.0.mlp.experts.4.up_proj.weight"});
+}
+
+TEST(MoeLoader, NamesTensorAndBothShapes) {
+  TinyMoe t;
+  t.tensors["model.layers.1.mlp.experts.3.down_proj.weight"] = {64, 32};
+  expect_error(t, {"model.layers.1.mlp.experts.3.down_proj.weight has shape [64, 32], the configuration asks for [32, 64]"});
+  TinyMoe stacked;
+  stacked.stack("model.layers.0.");
+  stacked.tensors["model.layers.0.mlp.experts.gate_up_proj"] = {3, 128, 32};
+  expect_error(stacked, {"model.layers.0.mlp.experts.gate_up_proj has shape [3, 128, 32], the configuration asks for [4, 128, 32]"});
+  stacked.tensors["model.layers.0.mlp.experts.gate_up_proj"] = {512, 32};
+  EXPECT_FALSE(stacked.load());
+  TinyMoe half;
+  half.stack("model.layers.0.");
+  half.tensors.erase("model.layers.0.mlp.experts.down_proj");
+  expect_error(half, {"model.layers.0.mlp.experts.down_proj"});
+  TinyMoe router;
+  router.tensors["model.layers.0.mlp.gate.weight"] = {8, 32};
+  expect_error(router, {"mlp.gate.weight has shape [8, 32], the configuration asks for [4, 32]"});
+}
+
 }  // namespace
 }  // namespace isotope::models

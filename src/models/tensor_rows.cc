@@ -22,9 +22,9 @@ constexpr LayerRow kBlocks[] = {
     {.gguf = "attn_k.weight", .hf = "self_attn.k_proj.weight", .rows = Size::kv, .cols = Size::hidden, .weight = &Layer::k, .turns = true, .fused = qkv(1)},
     {.gguf = "attn_v.weight", .hf = "self_attn.v_proj.weight", .rows = Size::kv, .cols = Size::hidden, .weight = &Layer::v, .fused = qkv(2)},
     {.gguf = "attn_output.weight", .hf = "self_attn.o_proj.weight", .rows = Size::hidden, .cols = Size::q, .weight = &Layer::o},
-    {.gguf = "ffn_gate.weight", .hf = "mlp.gate_proj.weight", .rows = Size::ffn, .cols = Size::hidden, .weight = &Layer::gate, .fused = gate_up(0)},
-    {.gguf = "ffn_up.weight", .hf = "mlp.up_proj.weight", .rows = Size::ffn, .cols = Size::hidden, .weight = &Layer::up, .fused = gate_up(1)},
-    {.gguf = "ffn_down.weight", .hf = "mlp.down_proj.weight", .rows = Size::hidden, .cols = Size::ffn, .weight = &Layer::down},
+    {.gguf = "ffn_gate.weight", .hf = "mlp.gate_proj.weight", .rows = Size::ffn, .cols = Size::hidden, .weight = &Layer::gate, .ffn = true, .fused = gate_up(0)},
+    {.gguf = "ffn_up.weight", .hf = "mlp.up_proj.weight", .rows = Size::ffn, .cols = Size::hidden, .weight = &Layer::up, .ffn = true, .fused = gate_up(1)},
+    {.gguf = "ffn_down.weight", .hf = "mlp.down_proj.weight", .rows = Size::hidden, .cols = Size::ffn, .weight = &Layer::down, .ffn = true},
     {.gguf = "attn_q.bias", .hf = "self_attn.q_proj.bias", .rows = Size::q, .bias = &Layer::q, .when = &ModelConfig::qkv_bias, .turns = true,
      .fused = qkv_bias(0)},
     {.gguf = "attn_k.bias", .hf = "self_attn.k_proj.bias", .rows = Size::kv, .bias = &Layer::k, .when = &ModelConfig::qkv_bias, .turns = true,
@@ -32,9 +32,9 @@ constexpr LayerRow kBlocks[] = {
     {.gguf = "attn_v.bias", .hf = "self_attn.v_proj.bias", .rows = Size::kv, .bias = &Layer::v, .when = &ModelConfig::qkv_bias,
      .fused = qkv_bias(2)},
     {.gguf = "attn_output.bias", .hf = "self_attn.o_proj.bias", .rows = Size::hidden, .bias = &Layer::o, .when = &ModelConfig::out_bias},
-    {.gguf = "ffn_gate.bias", .hf = "mlp.gate_proj.bias", .rows = Size::ffn, .bias = &Layer::gate, .when = &ModelConfig::mlp_bias},
-    {.gguf = "ffn_up.bias", .hf = "mlp.up_proj.bias", .rows = Size::ffn, .bias = &Layer::up, .when = &ModelConfig::mlp_bias},
-    {.gguf = "ffn_down.bias", .hf = "mlp.down_proj.bias", .rows = Size::hidden, .bias = &Layer::down, .when = &ModelConfig::mlp_bias},
+    {.gguf = "ffn_gate.bias", .hf = "mlp.gate_proj.bias", .rows = Size::ffn, .bias = &Layer::gate, .when = &ModelConfig::mlp_bias, .ffn = true},
+    {.gguf = "ffn_up.bias", .hf = "mlp.up_proj.bias", .rows = Size::ffn, .bias = &Layer::up, .when = &ModelConfig::mlp_bias, .ffn = true},
+    {.gguf = "ffn_down.bias", .hf = "mlp.down_proj.bias", .rows = Size::hidden, .bias = &Layer::down, .when = &ModelConfig::mlp_bias, .ffn = true},
 };
 constexpr LayerRow kPreNorm[] = {
     {.gguf = "attn_norm.weight", .hf = "input_layernorm.weight", .rows = Size::hidden, .vector = &Layer::attn_norm},
@@ -49,6 +49,8 @@ constexpr LayerRow kSandwich[] = {
 constexpr LayerRow kPostNorm[] = {
     {.gguf = "post_attention_norm.weight", .hf = "post_attention_layernorm.weight", .rows = Size::hidden, .vector = &Layer::attn_post_norm},
     {.gguf = "post_ffw_norm.weight", .hf = "post_feedforward_layernorm.weight", .rows = Size::hidden, .vector = &Layer::ffn_post_norm},
+};
+constexpr LayerRow kWideNorm[] = {
     {.gguf = "attn_q_norm.weight", .hf = "self_attn.q_norm.weight", .rows = Size::q, .vector = &Layer::q_norm},
     {.gguf = "attn_k_norm.weight", .hf = "self_attn.k_norm.weight", .rows = Size::kv, .vector = &Layer::k_norm},
 };
@@ -68,7 +70,8 @@ constexpr auto kDenseRows = joined(kBlocks, kPreNorm);
 constexpr auto kQkNormRows = joined(kBlocks, kPreNorm, kHeadNorm);
 constexpr auto kSandwichRows = joined(kBlocks, kSandwich);
 constexpr auto kSandwichQkRows = joined(kBlocks, kSandwich, kHeadNorm);
-constexpr auto kPostNormRows = joined(kBlocks, kPostNorm);
+constexpr auto kPostNormRows = joined(kBlocks, kPostNorm, kWideNorm);
+constexpr auto kWideNormRows = joined(kBlocks, kPreNorm, kWideNorm);
 
 }  // namespace
 
@@ -91,6 +94,7 @@ std::span<const LayerRow> qk_norm_rows() { return kQkNormRows; }
 std::span<const LayerRow> sandwich_rows() { return kSandwichRows; }
 std::span<const LayerRow> sandwich_qk_rows() { return kSandwichQkRows; }
 std::span<const LayerRow> post_norm_rows() { return kPostNormRows; }
+std::span<const LayerRow> wide_norm_rows() { return kWideNormRows; }
 
 bool ignorable(std::string_view name) {
   static constexpr std::string_view kParts[] = {"rope_freqs.weight", "rope_factors_long.weight", "rope_factors_short.weight", "rotary_emb.inv_freq",

@@ -31,11 +31,22 @@ struct TensorRow {
   ops::Linear Owner::*bias = nullptr;
   std::vector<float> Owner::*vector = nullptr;
   Presence ModelConfig::*when = nullptr;              ///< null = always there
+  bool ffn = false;                                   ///< of the dense feed-forward block, which layers with experts lack
   bool turns = false;                                 ///< rows of q and k, which rotary embedding pairs up
   Fused fused = {};
 };
 using LayerRow = TensorRow<Layer>;
 using GlobalRow = TensorRow<Globals>;
+
+/// What Hugging Face files of a family call the tensors of a mixture of experts, within a layer. GGUF has one spelling for all.
+struct MoeNames {
+  std::string_view router, bias;                     ///< bias: added for the choice; empty = the family has none
+  std::string_view expert, gate, up, down;           ///< one tensor for each expert: `expert` + index + "." + part
+  std::string_view stacked_gate_up, stacked_gate, stacked_up, stacked_down;  ///< all experts in one tensor [E, rows, columns]; tried first
+  std::string_view shared;                           ///< prefix of the block that sees every token
+  std::array<std::string_view, 3> shared_part = {"gate_proj.weight", "up_proj.weight", "down_proj.weight"};
+  std::string_view shared_gate;                      ///< empty = none
+};
 
 std::span<const GlobalRow> global_rows();
 std::span<const LayerRow> dense_rows();      ///< Llama, Mistral, SmolLM, Qwen 2, Gemma 1, Phi 3, Granite
@@ -43,6 +54,7 @@ std::span<const LayerRow> qk_norm_rows();    ///< the same with a norm on each h
 std::span<const LayerRow> sandwich_rows();   ///< Gemma 2
 std::span<const LayerRow> sandwich_qk_rows();///< Gemma 3
 std::span<const LayerRow> post_norm_rows();  ///< OLMo 2
+std::span<const LayerRow> wide_norm_rows();  ///< pre-norm with a norm over all of q, and of k: OLMoE
 
 /// Tensors a file may hold that carry no weights of the model: rope tables (read with the configuration), buffers old exports kept, and the parts of a
 /// vision-language model that text does not need.

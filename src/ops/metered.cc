@@ -17,9 +17,9 @@ int64_t now_ns() { return std::chrono::duration_cast<std::chrono::nanoseconds>(s
 int64_t bytes_of(Tensor t) { return t.rows * t.cols * int64_t(sizeof(float)); }
 
 /// Kinds of ops; linear layers are told apart by what they multiply with as well.
-enum class Op { embed, linear, linear_act, rms_norm, add_rms_norm, head_norm, rope, attention, act_mul, add, scale, softcap, gather };
+enum class Op { embed, linear, linear_act, rms_norm, add_rms_norm, head_norm, rope, attention, act_mul, add, scale, softcap, gather, moe };
 constexpr const char* kNames[] = {"embed", "linear", "linear + activation", "rms_norm", "add + rms_norm", "head_norm", "rope", "attention",
-                                  "activation", "add", "scale", "softcap", "gather"};
+                                  "activation", "add", "scale", "softcap", "gather", "mixture of experts"};
 
 struct Key {
   Op op;
@@ -93,6 +93,10 @@ class Metered final : public Ops {
     return timed(plain(Op::gather), {2 * int64_t(rows.size()) * x.cols * 4, 0}, [&] { return in_->gather(x, rows); });
   }
 
+  Tensor moe(Tensor x, const Moe& m) override {
+    return timed(moe_row(x, m), moe_work(x, m), [&] { return in_->moe(x, m); });
+  }
+
   Result<std::unique_ptr<KvCache>> make_kv(std::span<const KvLayerSpec> layers, std::span<const int64_t> blocks, int block_size, KvType t) override {
     return in_->make_kv(layers, blocks, block_size, t);
   }
@@ -148,6 +152,30 @@ class Metered final : public Ops {
       w.bytes += int64_t(l->w->bytes) + x.rows * l->w->n * 4;
       w.operations += 2 * x.rows * l->w->n * l->w->k;
     }
+    return w;
+  }
+
+  size_t moe_row(Tensor x, const Moe& m) {
+    const FeedForward& f = m.experts[0];
+    return row_of({Op::moe, rows_class(x.rows), x.cols, int64_t(m.experts.size()), int64_t(f.up.w->dtype)}, [&] {
+      const bool integer = quantized(*f.up.w);
+      return OpTime{.name = fmt::format("{} {} {} of {}, {}>{}", kNames[int(Op::moe)], tensor::format(f.up.w->dtype).name, m.routing.used, m.experts.size(), x.cols, f.up.w->n),
+                    .kernel = integer ? "int8 dots, sorted by expert" : "float32 fma, sorted by expert",
+                    .arithmetic = integer ? OpTime::Arithmetic::int8 : OpTime::Arithmetic::float32};
+    });
+  }
+
+  /// As if the rows spread evenly: each expert that min(E, T used) rows can reach is read once.
+  static Work moe_work(Tensor x, const Moe& m) {
+    const int64_t experts = int64_t(m.experts.size()), pairs = x.rows * m.routing.used, read = std::min(experts, pairs);
+    Work w{.bytes = 2 * bytes_of(x)};
+    const auto count = [&](const FeedForward& f, int64_t copies, int64_t rows) {
+      for (const Linear* l : {&f.gate, &f.up, &f.down})
+        if (l->w) w.bytes += copies * int64_t(l->w->bytes) + rows * l->w->n * 4, w.operations += 2 * rows * l->w->n * l->w->k;
+    };
+    count(m.experts[0], read, pairs);
+    count(m.shared, 1, x.rows);
+    w.bytes += int64_t(m.router.w->bytes), w.operations += 2 * x.rows * experts * x.cols;
     return w;
   }
 

@@ -68,5 +68,28 @@ TEST(Metered, GivesTheSameBitsAndCounts) {
   EXPECT_EQ(times.ops[2].operations, (1 + 2 + 3) * 4 * 16 * 4) << "a query sees itself and what was before it";
 }
 
+TEST(Metered, CountsAMixtureOfExpertsAsOneOperation) {
+  auto profile = std::make_shared<StepProfile>();
+  auto plain = *make_cpu_ops({.threads = 1, .pin = false}), timed = make_metered(*make_cpu_ops({.threads = 1, .pin = false}), profile);
+  const auto weight = [&](int64_t n, int64_t k) {
+    std::vector<float> data(size_t(n * k));
+    for (size_t i = 0; i < data.size(); ++i) data[i] = 0.01f * float(i % 37) - 0.2f;
+    return Linear{.w = *plain->pack({.dtype = tensor::DType::f32, .data = data.data(), .bytes = data.size() * 4, .shape = {n, k}, .rank = 2})};
+  };
+  Moe m{.routing = {.used = 2}, .router = weight(4, 32)};
+  for (int e = 0; e < 4; ++e) m.experts.push_back({weight(16, 32), weight(16, 32), weight(32, 16)});
+  std::vector<float> got[2];
+  for (Ops* o : {plain.get(), timed.get()}) {
+    o->begin({}, nullptr);
+    const Tensor x = o->empty(5, 32);
+    fill(x);
+    got[o == timed.get()] = copy(o->moe(x, m));
+  }
+  EXPECT_EQ(got[0], got[1]);
+  const StepTimes times = profile->take();
+  ASSERT_EQ(times.ops.size(), 1u);
+  EXPECT_NE(times.ops[0].name.find("2 of 4"), std::string::npos) << times.ops[0].name;
+}
+
 }  // namespace
 }  // namespace isotope::ops

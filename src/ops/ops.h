@@ -13,30 +13,13 @@
 
 #include "isotope/options.h"
 #include "ops/batch.h"
+#include "ops/moe.h"
 #include "tensor/tensor.h"
 
 namespace isotope::ops {
 
 using tensor::HostTensor;
 using tensor::Tensor;
-
-/// A packed weight [n, k] in the checkpoint's own format. Made by Ops::pack, owned by whoever holds it; move-only.
-class Weight {
- public:
-  virtual ~Weight() = default;
-  int64_t n = 0, k = 0;
-  tensor::DType dtype{};
-  size_t bytes = 0;  ///< resident
-};
-
-/// y = x·Wᵀ + bias
-struct Linear {
-  std::unique_ptr<Weight> w;
-  std::vector<float> bias;  ///< [n] or empty
-  explicit operator bool() const { return w != nullptr; }
-};
-
-enum class Activation { silu, gelu_tanh, gelu, relu, relu2 };
 
 /// Rotary embedding: per-dimension inverse frequencies are computed by the model's config, so that every scaling law is data here.
 struct Rope {
@@ -127,6 +110,9 @@ class Ops {
     linear_n(x, w, o);
     return act_mul(o[0], o[1], a);
   }
+
+  /// The mixture of experts: routes each row, runs the chosen experts, adds them up and the shared block. [T, D] -> [T, D]
+  virtual Tensor moe(Tensor x, const Moe&) = 0;
 
   // ---- KV storage -----------------------------------------------------------------------------------------------------------
   virtual Result<std::unique_ptr<KvCache>> make_kv(std::span<const KvLayerSpec> layers, std::span<const int64_t> blocks_per_group, int block_size,

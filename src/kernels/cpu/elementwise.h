@@ -20,6 +20,10 @@ struct ElementwiseKernels {
   void (*scale)(float* x, int64_t n, float s) noexcept;
   /// x = cap * tanh(x / cap)
   void (*softcap)(float* x, int64_t n, float cap) noexcept;
+  /// x = e^(x - shift)
+  void (*exp)(float* x, int64_t n, float shift) noexcept;
+  /// x = 1 / (1 + e^-x)
+  void (*sigmoid)(float* x, int64_t n) noexcept;
   /// Rotates the first `rot` elements of `heads` heads of `d` elements by the angles whose cos and sin [rot/2] are given; halves (i, i + rot/2).
   void (*rope)(float* x, const float* cos, const float* sin, int heads, int d, int rot) noexcept;
   /// The same for pairs (2i, 2i + 1).

@@ -77,6 +77,14 @@ void softcap_all(float* x, int64_t n, float cap) noexcept {
   for_lanes(n, [&](int64_t i, int lanes) { store_some(x + i, c * tanh(load_some(x + i, lanes) / c), lanes); });
 }
 
+void exp_shifted(float* x, int64_t n, float shift) noexcept {
+  for_lanes(n, [&](int64_t i, int lanes) { store_some(x + i, exp(load_some(x + i, lanes) - set1(shift)), lanes); });
+}
+
+void sigmoid_all(float* x, int64_t n) noexcept {
+  for_lanes(n, [&](int64_t i, int lanes) { store_some(x + i, times_sigmoid(set1(1.0f), load_some(x + i, lanes)), lanes); });
+}
+
 void rope_halves(float* x, const float* cos, const float* sin, int heads, int d, int rot) noexcept {
   const int half = rot / 2;
   for (int h = 0; h < heads; ++h, x += d) {
@@ -104,6 +112,8 @@ constexpr ElementwiseKernels kElementwise = {
     .add = add_scaled,
     .scale = scale_by,
     .softcap = softcap_all,
+    .exp = exp_shifted,
+    .sigmoid = sigmoid_all,
     .rope = rope_halves,
     .rope_interleaved = rope_pairs,
 };

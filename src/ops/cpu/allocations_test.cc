@@ -43,6 +43,8 @@ TEST(CpuOps, AWarmStepAllocatesNothing) {
   constexpr int kHeads = 4, kDim = 16, kWidth = kHeads * kDim;
   const Linear square = make_linear(*o, kWidth, kWidth), wide = make_linear(*o, 4 * kWidth, kWidth), narrow = make_linear(*o, kWidth, 4 * kWidth);
   const std::vector<float> ones(kWidth, 1.0f);
+  Moe moe{.routing = {.used = 2}, .router = make_linear(*o, 4, kWidth)};
+  for (int e = 0; e < 4; ++e) moe.experts.push_back({make_linear(*o, 2 * kWidth, kWidth), make_linear(*o, 2 * kWidth, kWidth), make_linear(*o, kWidth, 2 * kWidth)});
   Rope rope{.rot = kDim};
   for (int i = 0; i < kDim / 2; ++i) rope.inv_freq.push_back(std::pow(10000.0f, -float(2 * i) / kDim));
   const KvLayerSpec layers[] = {{0, kHeads, kDim}, {0, kHeads, kDim}};
@@ -71,6 +73,7 @@ TEST(CpuOps, AWarmStepAllocatesNothing) {
       const Tensor a = o->attention({.q = qkv[0], .k = qkv[1], .v = qkv[2], .layer = l, .heads = kHeads, .kv_heads = kHeads, .head_dim = kDim, .scale = 0.25f});
       h = o->add_rms_norm(x, o->linear(a, square), ones, 1e-5f);
       h = o->add_rms_norm(x, o->linear(o->linear_act(h, wide, wide, Activation::silu), narrow), ones, 1e-5f);
+      h = o->add_rms_norm(x, o->moe(h, moe), ones, 1e-5f);
     }
     return o->linear(o->gather(h, b.logit_rows), wide).row(0)[0];
   };

@@ -9,6 +9,8 @@
 #include "kernels/cpu/pick.h"
 #include "ops/cpu/attention.h"
 #include "ops/cpu/linear.h"
+#include "ops/cpu/moe.h"
+#include "ops/cpu/tensors.h"
 
 namespace isotope::ops {
 
@@ -87,9 +89,7 @@ void CpuOps::next_layer() {
 }
 
 Tensor CpuOps::empty(int64_t rows, int64_t cols) {
-  // Each row starts on a cache line, an odd number of lines after the last: rows a power of two apart would share a set of the first-level cache.
-  const int64_t stride = (cols + 15) / 16 * 16 + (((cols + 15) / 16) % 2 ? 0 : 16);
-  return {arena_->take<float>(size_t(rows * stride)).data(), rows, cols, stride};
+  return take_tensor(*arena_, rows, cols);
 }
 
 Tensor CpuOps::rms_norm(Tensor x, std::span<const float> weight, float eps) {
@@ -175,6 +175,25 @@ Tensor CpuOps::linear_act(Tensor x, const Linear& gate, const Linear& up, Activa
   linear_n(x, ws, o);
   act_mul_into(o[0], o[0], o[1], activation);
   return o[0];
+}
+
+Tensor CpuOps::moe(Tensor x, const Moe& m) {
+  ISO_CHECK(m && m.router.w && m.router.w->k == x.cols && m.router.w->n == int64_t(m.experts.size()));
+  const MoeContext c{team_, k_, *arena_, tuning_};
+  const Tensor out = run_experts(c, m, x, choose(c, m, linear(x, m.router)));
+  if (!m.shared.up) return out;
+  const Tensor shared = linear(linear_act(x, m.shared.gate, m.shared.up, m.act), m.shared.down);
+  if (m.shared_gate) {
+    const Tensor gate = linear(x, m.shared_gate);
+    for_rows(x.rows, x.cols, [&](int64_t r0, int64_t r1) {
+      for (int64_t r = r0; r < r1; ++r) {
+        k_.elementwise.sigmoid(gate.row(r), 1);
+        k_.elementwise.scale(shared.row(r), shared.cols, *gate.row(r));
+      }
+    });
+  }
+  add(out, shared, 1.0f);
+  return out;
 }
 
 void CpuOps::add(Tensor x, Tensor y, float scale) {

@@ -38,6 +38,7 @@ class CpuOps final : public Ops {
 
   Tensor add_rms_norm(Tensor x, Tensor y, std::span<const float> weight, float eps) override;
   Tensor linear_act(Tensor x, const Linear& gate, const Linear& up, Activation) override;
+  Tensor moe(Tensor x, const Moe&) override;
 
   Result<std::unique_ptr<KvCache>> make_kv(std::span<const KvLayerSpec>, std::span<const int64_t> blocks_per_group, int block_size, KvType) override;
   size_t kv_block_bytes(std::span<const KvLayerSpec>, int group, int block_size, KvType) const override;

@@ -26,10 +26,11 @@ int64_t tile_cost(const LinearJob& j, int64_t rows) {
 }
 
 /// All tiles of all jobs, one after another, cut by cost.
+template <class Job>
 class Tiles {
  public:
-  Tiles(std::span<const LinearJob> jobs, int64_t rows) : jobs_(jobs), rows_(rows) {
-    for (const LinearJob& j : jobs) count_ += packed(j).tiles(), cost_ += packed(j).tiles() * tile_cost(j, rows);
+  explicit Tiles(std::span<const Job> jobs) : jobs_(jobs) {
+    for (const Job& j : jobs) count_ += packed(j).tiles(), cost_ += packed(j).tiles() * tile_cost(j, j.out.rows);
   }
   int64_t count() const { return count_; }
   int64_t cost() const { return cost_; }
@@ -40,8 +41,8 @@ class Tiles {
     const auto cut = [&](int64_t p) { return int64_t(__int128(cost_) * p / parts); };
     const int64_t from = cut(i), to = cut(i + 1);
     int64_t before = 0;
-    for (const LinearJob& j : jobs_) {
-      const int64_t each = tile_cost(j, rows_), n = packed(j).tiles();
+    for (const Job& j : jobs_) {
+      const int64_t each = tile_cost(j, j.out.rows), n = packed(j).tiles();
       // A tile belongs to the part in which its cost begins.
       const int64_t a = std::clamp(ceil_div(std::max<int64_t>(from - before, 0), each), int64_t{0}, n);
       const int64_t b = std::clamp(ceil_div(std::max<int64_t>(to - before, 0), each), int64_t{0}, n);
@@ -51,8 +52,8 @@ class Tiles {
   }
 
  private:
-  std::span<const LinearJob> jobs_;
-  int64_t rows_, count_ = 0, cost_ = 0;
+  std::span<const Job> jobs_;
+  int64_t count_ = 0, cost_ = 0;
 };
 
 struct Input {
@@ -83,7 +84,7 @@ void run_tiles(const KernelTable& t, const Input& in, const LinearJob& j, int64_
                                .k = w.k,
                                .m = row_end - row,
                                .quantized = w.row().integer() ? in.panel(row) : nullptr,
-                               .x = in.x.row(row),
+                               .x = w.row().integer() ? nullptr : in.x.row(row),
                                .x_stride = in.x.stride,
                                .out = j.out.row(row) + n0,
                                .out_stride = j.out.stride,
@@ -100,7 +101,7 @@ int64_t pass_rows(const Input& in) {
 }
 
 // What member `i` of `parts` computes. Many tiles: a share of them for all rows. Few tiles for the team: a share of (rows, tiles).
-void run_part(const KernelTable& t, const Input& in, const Tiles& tiles, int64_t i, int64_t parts) {
+void run_part(const KernelTable& t, const Input& in, const Tiles<LinearJob>& tiles, int64_t i, int64_t parts) {
   const int64_t rows = in.x.rows, panels = ceil_div(rows, in.panels.full);
   const bool by_rows = panels >= 4 * parts;
   const int64_t row_parts = by_rows ? parts : tiles.count() >= 4 * parts ? 1 : std::min(panels, ceil_div(4 * parts, tiles.count()));
@@ -131,7 +132,7 @@ void linear(base::Team& team, const KernelTable& table, Tensor x, std::span<std:
   }
   ISO_CHECK(!quantize || scratch.size() >= linear_scratch_bytes(x.rows, x.cols));
   const Input in{x, scratch.data(), table.gemm.panels(x.rows), ceil_div(x.cols, kBlock), tuning.pass_bytes};
-  const Tiles tiles(jobs, x.rows);
+  const Tiles<LinearJob> tiles(jobs);
   const int64_t records = quantize ? in.panels.count() * in.blocks : 0;
   const bool quantize_alone = !quantize || x.rows * in.blocks * kQuantizeBlockCycles <= tuning.linear_alone;
   if (team.size() == 1 || tiles.cost() <= tuning.linear_alone) {
@@ -142,6 +143,24 @@ void linear(base::Team& team, const KernelTable& table, Tensor x, std::span<std:
   if (quantize_alone) quantize_records(table, in, 0, records);
   else team.share([&](int64_t i) { quantize_records(table, in, records * i / parts, records * (i + 1) / parts); });
   team.share([&](int64_t i) { run_part(table, in, tiles, i, parts); });
+}
+
+void grouped_linear(base::Team& team, const KernelTable& table, std::span<const GroupedJob> jobs, const CpuTuning& tuning) {
+  for (const GroupedJob& j : jobs) {
+    ISO_CHECK(j.w && j.out.rows > 0 && j.out.cols == j.w->n && (j.bias.empty() || int64_t(j.bias.size()) == j.w->n));
+    ISO_CHECK(packed(j).row().integer() ? j.quantized != nullptr : j.x.rows == j.out.rows && j.x.cols == j.w->k);
+    ISO_CHECK(!j.up || (can_gate(*j.w, *j.up) && (j.up_bias.empty() || int64_t(j.up_bias.size()) == j.up->n)));
+  }
+  const Tiles<GroupedJob> tiles(jobs);
+  const auto run = [&](int64_t i, int64_t parts) {
+    tiles.part(i, parts, [&](const GroupedJob& j, int64_t a, int64_t b) {
+      const int64_t rows = j.out.rows;
+      const Input in{j.x, j.quantized, table.gemm.panels(rows), ceil_div(j.w->k, kBlock), tuning.pass_bytes};
+      for (int64_t m = 0; m < rows; m += pass_rows(in)) run_tiles(table, in, j, a, b, m, std::min(rows, m + pass_rows(in)));
+    });
+  };
+  if (team.size() == 1 || tiles.cost() <= tuning.linear_alone) return run(0, 1);
+  team.share([&](int64_t i) { run(i, team.size()); });
 }
 
 void embed_row(const KernelTable& table, const Weight& weight, int64_t r, float* out) {

@@ -20,6 +20,12 @@ struct LinearJob {
   kernels::cpu::Act act{};
 };
 
+/// A projection with an input of its own, for experts: `x` for floating packs, `quantized` (panels of out.rows rows) for integer ones.
+struct GroupedJob : LinearJob {
+  Tensor x = {};
+  std::byte* quantized = nullptr;
+};
+
 /// Whether the kernels compute both projections and the activation in one pass: integer packs, the same for both, of the same shape.
 bool can_gate(const Weight& gate, const Weight& up);
 
@@ -31,6 +37,10 @@ inline size_t linear_scratch_bytes(int64_t rows, int64_t k) { return (kernels::c
 /// at a power of two, sixteen of them compete for the same sets of the first-level cache.
 void linear(base::Team&, const kernels::cpu::KernelTable&, Tensor x, std::span<std::byte> scratch, std::span<const LinearJob> jobs,
             const CpuTuning& = {});
+
+/// All jobs in one parallel region, cut by cost over the team, so that unequal numbers of rows keep every member busy. Each weight is read once for all
+/// its rows (as long as their quantized activations fit CpuTuning::pass_bytes). The same bits as linear() for each job.
+void grouped_linear(base::Team&, const kernels::cpu::KernelTable&, std::span<const GroupedJob> jobs, const CpuTuning& = {});
 
 /// Row r of a packed weight as float32 [k], what tensor::dequantize gives: a tied head serves as embedding, in one copy.
 void embed_row(const kernels::cpu::KernelTable&, const Weight&, int64_t r, float* out);

@@ -34,7 +34,8 @@ FAMILIES = {}
 
 
 def family(name, model_type, architecture, config, **options):
-    FAMILIES[name] = merged(options, config=merged(dict(architectures=[architecture], model_type=model_type), config))
+    kind = dict(architectures=[architecture], model_type=model_type)
+    FAMILIES[name] = merged(options, config=merged(kind, config, kind))
 
 
 family("llama", "llama", "LlamaForCausalLM", merged(BASE, rope_theta=500000.0, rope_scaling=LLAMA3, attention_bias=False, mlp_bias=False, head_dim=16))
@@ -77,3 +78,17 @@ family("olmo3", "olmo3", "Olmo3ForCausalLM", merged(BASE, num_hidden_layers=2, n
        original_max_position_embeddings=64, attention_factor=1.2079441541679836, beta_fast=32.0, beta_slow=1.0)))
 family("granite", "granite", "GraniteForCausalLM", merged(BASE, tie_word_embeddings=True, attention_bias=False, mlp_bias=False, embedding_multiplier=12.0,
        logits_scaling=2.0, residual_multiplier=0.22, attention_multiplier=0.0625), embed_std=0.006, final_norm=100.0, logit_gain=2.0)
+
+MOE = dict(num_experts=8, num_experts_per_tok=3, moe_intermediate_size=32)
+QWEN_MOE = merged(QWEN, MOE, decoder_sparse_step=1, sliding_window=None, attention_bias=False)
+family("mixtral", "mixtral", "MixtralForCausalLM", merged(BASE, num_local_experts=8, num_experts_per_tok=2, intermediate_size=32, sliding_window=None,
+       rope_theta=1000000.0))
+family("qwen2_moe", "qwen2_moe", "Qwen2MoeForCausalLM", merged(QWEN_MOE, shared_expert_intermediate_size=64, num_experts_per_tok=4, norm_topk_prob=False,
+       mlp_only_layers=[], qkv_bias=True, sliding_window=32768))
+family("qwen3_moe", "qwen3_moe", "Qwen3MoeForCausalLM", merged(QWEN_MOE, head_dim=32, norm_topk_prob=True, mlp_only_layers=[], rope_scaling=None))
+family("qwen3_moe_dense", "qwen3_moe", "Qwen3MoeForCausalLM", merged(QWEN_MOE, head_dim=32, norm_topk_prob=True, mlp_only_layers=[0], rope_scaling=None,
+       tie_word_embeddings=True), gguf=False)  # its GGUF architecture has no dense layers
+family("olmoe", "olmoe", "OlmoeForCausalLM", merged(BASE, num_key_value_heads=4, num_experts=8, num_experts_per_tok=3, intermediate_size=32,
+       norm_topk_prob=False, clip_qkv=None, attention_bias=False, rope_scaling=None))
+family("granitemoe", "granitemoe", "GraniteMoeForCausalLM", merged(FAMILIES["granite"]["config"], num_local_experts=8, num_experts_per_tok=3,
+       intermediate_size=32), embed_std=0.006, final_norm=100.0, logit_gain=2.0)

@@ -1,0 +1,115 @@
+// Mixtures of experts as config.json spells them: each family has words of its own for the same few numbers.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "models/config_fields.h"
+
+namespace isotope::models {
+namespace {
+
+using ops::Routing;
+using weights::Metadata;
+
+constexpr int64_t kMaxExperts = 1 << 12, kMaxGroups = 256;
+
+/// The first of several spellings that the file uses; the first of all if it uses none.
+std::string_view spelled(const Metadata& f, std::initializer_list<std::string_view> names) {
+  for (std::string_view n : names)
+    if (f.has(n)) return n;
+  return *names.begin();
+}
+
+/// A number, or a list that holds the same number for every layer (Hunyuan).
+Result<int64_t> uniform(const Metadata& f, std::string_view key, int64_t low, int64_t high) {
+  if (!f.is_array(key)) return in_range(f, key, low, high);
+  ISO_TRY(const std::vector<int64_t> all, f.integers(key));
+  if (all.empty() || std::any_of(all.begin(), all.end(), [&](int64_t v) { return v != all[0]; }))
+    return unknown(f, fmt::format("{} differs between layers", key), "only one value for all layers is supported");
+  if (all[0] < low || all[0] > high) return wrong(f, fmt::format("{} holds {}, must be {} to {}", key, all[0], low, high));
+  return all[0];
+}
+
+Result<void> parse_shared(const Metadata& f, MoeConfig& m) {
+  const std::string_view width = spelled(f, {"shared_expert_intermediate_size", "shared_intermediate_size"});
+  if (f.has(width)) {
+    ISO_TRY(m.shared_ffn, in_range(f, width, 0, kMaxWidth));
+    return {};
+  }
+  const std::string_view count = spelled(f, {"n_shared_experts", "moe_num_shared_experts", "num_shared_experts", "num_shared_expert"});
+  if (!f.has(count)) return {};
+  ISO_TRY(const int64_t n, uniform(f, count, 0, kMaxExperts));
+  if (n * m.ffn > kMaxWidth) return wrong(f, fmt::format("{} is {}: {} wide", count, n, n * m.ffn));
+  m.shared_ffn = n * m.ffn;
+  return {};
+}
+
+Result<void> parse_groups(const Metadata& f, int64_t experts, Routing& r) {
+  ISO_TRY(const std::string_view method, f.string_or("topk_method", ""));
+  if (!method.empty() && method != "greedy" && method != "group_limited_greedy" && method != "noaux_tc")
+    return unknown(f, fmt::format("topk_method is '{}'", method), "known: greedy, group_limited_greedy, noaux_tc");
+  if (method == "greedy") return {};
+  ISO_TRY(const int64_t groups, in_range_or(f, "n_group", 1, kMaxGroups, 1));
+  ISO_TRY(const int64_t used, in_range_or(f, "topk_group", 1, groups, 1));
+  if (experts % groups) return wrong(f, fmt::format("{} experts are no multiple of n_group {}", experts, groups));
+  if (experts / groups * used < r.used) return wrong(f, fmt::format("{} of {} groups hold fewer than the {} experts a token goes to", used, groups, r.used));
+  r.groups = int(groups), r.groups_used = int(used);
+  // GGUF does not say how groups are scored: DeepSeek V2, with softmax, takes the best expert, V3, with sigmoid, the two best.
+  const bool by_best = method.empty() ? r.score == Routing::Score::softmax : method == "group_limited_greedy";
+  r.group_best = by_best ? 1 : 2;
+  return {};
+}
+
+Result<void> parse_routing(const ConfigSource& s, MoeConfig& m) {
+  const Metadata& f = s.fields;
+  Routing& r = m.routing;
+  const std::string_view used_key = spelled(f, {"num_experts_per_tok", "moe_k", "moe_topk", "num_experts_per_token", "experts_per_token", "moe_top_k"});
+  ISO_TRY(const int64_t used, uniform(f, used_key, 1, m.experts));
+  r.used = int(used);
+  ISO_TRY(const std::string_view score, f.string_or("scoring_func", "softmax"));
+  if (score != "softmax" && score != "sigmoid") return unknown(f, fmt::format("scoring_func is '{}'", score), "known: softmax, sigmoid");
+  r.score = score == "sigmoid" ? Routing::Score::sigmoid : Routing::Score::softmax;
+  ISO_TRY(r.renormalize, f.boolean_or("norm_topk_prob", false));
+  ISO_TRY(r.scale, finite_or(f, "routed_scaling_factor", 1));
+  return parse_groups(f, m.experts, r);
+}
+
+/// Every `step`-th layer from the first that may be one to the last, but for those that are named.
+Result<void> parse_places(const Metadata& f, ModelConfig& c) {
+  ISO_TRY(const int64_t first, in_range_or(f, spelled(f, {"first_k_dense_replace", "moe_layer_start_index"}), 0, kMaxLayers, 0));
+  const std::string_view step_key = spelled(f, {"decoder_sparse_step", "moe_layer_interval", "interleave_moe_layer_step", "moe_layer_freq"});
+  ISO_TRY(const int64_t step, in_range_or(f, step_key, 1, kMaxLayers, 1));
+  // Ernie writes -1 for "to the end".
+  ISO_TRY(const int64_t last, in_range_or(f, "moe_layer_end_index", -1, kMaxLayers, -1));
+  std::vector<int64_t> dense;
+  if (f.has("mlp_only_layers")) { ISO_TRY(dense, f.integers("mlp_only_layers")); }
+  for (int64_t i = 0; i < c.layers; ++i)
+    c.layer[size_t(i)].moe = i >= first && (last < 0 || i <= last) && (i + 1) % step == 0 && std::find(dense.begin(), dense.end(), i) == dense.end();
+  return {};
+}
+
+Result<void> parse_types(const Metadata& f, ModelConfig& c) {
+  ISO_TRY(const std::vector<std::string_view> types, f.strings("mlp_layer_types"));
+  if (int64_t(types.size()) != c.layers) return wrong(f, fmt::format("mlp_layer_types has {} entries for {} layers", types.size(), c.layers));
+  for (size_t i = 0; i < types.size(); ++i) {
+    if (types[i] != "dense" && types[i] != "sparse") return unknown(f, fmt::format("mlp_layer_types names '{}'", types[i]), "known: dense, sparse");
+    c.layer[i].moe = types[i] == "sparse";
+  }
+  return {};
+}
+
+}  // namespace
+
+Result<void> parse_moe(const ConfigSource& s, ModelConfig& c) {
+  const Metadata& f = s.fields;
+  if (!s.arch->moe) return {};
+  MoeConfig& m = c.moe;
+  ISO_TRY(m.experts, in_range(f, spelled(f, {"num_experts", "num_local_experts", "n_routed_experts", "moe_num_experts"}), 1, kMaxExperts));
+  ISO_TRY(m.ffn, uniform(f, spelled(f, {"moe_intermediate_size", "intermediate_size"}), 1, kMaxWidth));
+  ISO_CHECK_OK(parse_routing(s, m));
+  ISO_CHECK_OK(parse_shared(f, m));
+  if (!s.arch->moe->bias.empty()) m.choice_bias = s.gguf ? Presence::maybe : Presence::yes;
+  return f.has("mlp_layer_types") ? parse_types(f, c) : parse_places(f, c);
+}
+
+}  // namespace isotope::models

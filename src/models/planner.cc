@@ -1,0 +1,139 @@
+#include "models/planner.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+
+#include "models/loader.h"
+
+namespace isotope::models {
+
+using tensor::HostTensor;
+
+Names names_of(const Checkpoint& c) {
+  if (c.container() == "gguf") return {true, "", "blk.", ""};
+  static constexpr std::string_view kBodies[][2] = {
+      {"model.", ""}, {"language_model.model.", "language_model."}, {"model.language_model.", ""}, {"", ""}};
+  for (const auto& [body, head] : kBodies)
+    if (c.find(fmt::format("{}embed_tokens.weight", body))) return {false, std::string(body), fmt::format("{}layers.", body), std::string(head)};
+  return {false, "model.", "model.layers.", ""};
+}
+
+HostTensor rows_of(HostTensor t, int64_t first, int64_t n) {
+  if (first == 0 && n == t.rows() && t.rank == 2) return t;
+  const size_t row = tensor::row_bytes(t.dtype, t.cols());
+  t.data = static_cast<const std::byte*>(t.data) + size_t(first) * row;
+  t.bytes = size_t(n) * row;
+  t.shape = {n, t.cols()};
+  t.rank = 2;
+  return t;
+}
+
+Planner::Planner(const Checkpoint& c, ops::Ops& o, const Arch& a, const ModelConfig& config) : ck_(c), ops_(o), arch_(a), c_(config), names_(names_of(c)) {
+  for (const ops::Rope& r : config.ropes) rot_ = std::max<int64_t>(rot_, r.rot);
+}
+
+template <class Owner>
+Result<void> Planner::add(const TensorRow<Owner>& row, Owner& owner, const std::string& prefix) {
+  const Presence when = row.when ? c_.*row.when : Presence::yes;
+  if (when == Presence::no) return {};
+  const Place place = find(row, prefix);
+  if (place.entry) return use(row, owner, place);
+  if (when == Presence::yes) need(prefix + std::string(names_.gguf ? row.gguf : row.hf));
+  return {};
+}
+template Result<void> Planner::add(const LayerRow&, Layer&, const std::string&);
+template Result<void> Planner::add(const GlobalRow&, Globals&, const std::string&);
+
+Result<void> Planner::check(const levers::Loading& levers) {
+  ISO_CHECK_OK(fill_missing_experts(levers));
+  weights::Coverage coverage{missing_, {}};
+  for (const TensorEntry& e : ck_.tensors())
+    if (!job_of_.contains(&e) && !ignorable(e.name) && !(c_.tied_head && e.name.ends_with("lm_head.weight"))) coverage.unexpected.push_back(e.name);
+  return weights::require(ck_, coverage, levers);
+}
+
+std::vector<weights::LoadJob> Planner::take_jobs() {
+  std::vector<weights::LoadJob> out;
+  for (Job& j : jobs_)
+    out.push_back({{j.entry}, [uses = std::move(j.uses)](std::span<Checkpoint::Data> data) -> Result<void> {
+                     for (const Use& use : uses) ISO_CHECK_OK(use(data[0]));
+                     return {};
+                   }});
+  return out;
+}
+
+bool Planner::Place::fits() const {
+  const auto& s = entry->shape;
+  return k ? entry->rank == 2 && s[0] == total && s[1] == k : entry->rank == 1 && s[0] == total;
+}
+
+/// The tensor of the row's own name; else, or if that one has another shape (Phi 3's ffn_up holds the gate too), the fused one.
+template <class Owner>
+Planner::Place Planner::find(const TensorRow<Owner>& row, const std::string& prefix) const {
+  Place own{.n = size_of(row.rows, c_), .k = row.weight ? size_of(row.cols, c_) : 0};
+  own.entry = ck_.find(prefix + std::string(names_.gguf ? row.gguf : row.hf));
+  own.total = own.n;
+  if ((own.entry && own.fits()) || row.fused.count == 0) return own;
+  Place part = own;
+  part.entry = ck_.find(prefix + std::string(names_.gguf ? row.fused.gguf : row.fused.hf));
+  part.total = 0;
+  for (int i = 0; i < row.fused.count; ++i) {
+    if (i == row.fused.index) part.first = part.total;
+    part.total += size_of(row.fused.parts[size_t(i)], c_);
+  }
+  return part.entry && (part.fits() || !own.entry) ? part : own;
+}
+
+template <class Owner>
+Result<void> Planner::use(const TensorRow<Owner>& row, Owner& owner, const Place& place) {
+  const int64_t want[] = {place.total, place.k};
+  ISO_CHECK_OK(expect_shape(*place.entry, std::span(want).first(place.k ? 2 : 1)));
+  std::vector<int32_t> order;
+  if (row.turns && names_.gguf && arch_.gguf_pairs) order = halves_from_pairs(place.n / c_.head_dim, c_.head_dim, rot_);
+  if (row.weight) {
+    add_use(*place.entry, pack_into(owner.*row.weight, place.first, place.n, std::move(order)));
+    return {};
+  }
+  const bool norm = row.vector != nullptr;
+  const float shift = norm && !names_.gguf ? arch_.hf_norm_shift : 0.0f;
+  add_use(*place.entry, read_into(norm ? owner.*row.vector : (owner.*row.bias).bias, place.first, place.n, shift, std::move(order)));
+  return {};
+}
+
+Result<void> Planner::expect_shape(const TensorEntry& e, std::span<const int64_t> want) const {
+  const auto shape = std::span(e.shape).first(size_t(std::clamp(e.rank, 0, 4)));
+  if (std::equal(shape.begin(), shape.end(), want.begin(), want.end())) return {};
+  return fail(Code::data_loss, fmt::format("tensor {} has shape [{}], the configuration asks for [{}]", e.name, fmt::join(shape, ", "), fmt::join(want, ", ")),
+              ck_.files()[size_t(e.file)], "use an intact checkpoint of that architecture");
+}
+
+void Planner::add_use(const TensorEntry& e, Use use) {
+  const auto [at, fresh] = job_of_.try_emplace(&e, jobs_.size());
+  if (fresh) jobs_.push_back({&e, {}});
+  jobs_[at->second].uses.push_back(std::move(use));
+}
+
+Use Planner::pack_into(ops::Linear& slot, int64_t first, int64_t n, std::vector<int32_t> order) {
+  return [&o = ops_, &slot, first, n, order = std::move(order)](const Checkpoint::Data& d) -> Result<void> {
+    // Reordered rows stay within a head, so that few pages, if any, come in twice.
+    const size_t row = tensor::row_bytes(d.view.dtype, d.view.cols());
+    const auto done = [&](int64_t from, int64_t rows) { d.release(size_t(first + from) * row, size_t(rows) * row); };
+    ISO_TRY(slot.w, o.pack(rows_of(d.view, first, n), order, d.release ? ops::RowsDone(done) : ops::RowsDone()));
+    return {};
+  };
+}
+
+Use Planner::read_into(std::vector<float>& slot, int64_t first, int64_t n, float shift, std::vector<int32_t> order) {
+  return [&slot, first, n, shift, order = std::move(order)](const Checkpoint::Data& d) -> Result<void> {
+    const HostTensor& t = d.view;
+    std::vector<float> v(size_t(t.elements()));
+    ISO_CHECK_OK(tensor::dequantize(t.dtype, t.data, v));
+    slot.resize(size_t(n));
+    for (size_t i = 0; i < slot.size(); ++i) slot[i] = v[size_t(first) + (order.empty() ? i : size_t(order[i]))] + shift;
+    return {};
+  };
+}
+
+}  // namespace isotope::models

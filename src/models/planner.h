@@ -1,0 +1,101 @@
+// The plan of a load: which tensor of the file fills which slot of the model, and the checks of names and shapes both ways. Internal to the loader.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "models/arch.h"
+#include "weights/checkpoint.h"
+#include "weights/coverage.h"
+#include "weights/load_all.h"
+
+namespace isotope::models {
+
+using weights::Checkpoint;
+using weights::TensorEntry;
+
+/// Where a container keeps the model's tensors.
+struct Names {
+  bool gguf = false;
+  std::string body, layer, head;  ///< prefixes: globals, layers, and of "lm_head.weight"
+};
+Names names_of(const Checkpoint&);
+
+/// Rows [first, first + n) of a tensor, counting the rows of all its matrices.
+tensor::HostTensor rows_of(tensor::HostTensor, int64_t first, int64_t n);
+
+/// What becomes of one tensor of the file once it is read. A fused tensor has several.
+using Use = std::function<Result<void>(const Checkpoint::Data&)>;
+
+class Planner {
+ public:
+  Planner(const Checkpoint&, ops::Ops&, const Arch&, const ModelConfig&);
+
+  const Names& names() const { return names_; }
+  const Arch& arch() const { return arch_; }
+  const ModelConfig& config() const { return c_; }
+
+  /// Adds the row's tensor to the plan; a tensor that must be there and is not goes to the list of missing ones.
+  template <class Owner>
+  Result<void> add(const TensorRow<Owner>& row, Owner& owner, const std::string& prefix);
+  /// Adds a layer's mixture of experts.
+  Result<void> add_moe(ops::Moe&, const std::string& prefix);
+
+  Result<void> check(const levers::Loading&);
+  /// The plan as the loader's jobs.
+  std::vector<weights::LoadJob> take_jobs();
+
+ private:
+  struct Job {
+    const TensorEntry* entry = nullptr;
+    std::vector<Use> uses;
+  };
+  /// Rows [first, first + n) of a tensor that should have `total`; k columns, or 0 for a vector.
+  struct Place {
+    const TensorEntry* entry = nullptr;
+    int64_t first = 0, n = 0, total = 0, k = 0;
+    bool fits() const;
+  };
+  struct Stack;
+
+  template <class Owner>
+  Place find(const TensorRow<Owner>& row, const std::string& prefix) const;
+  template <class Owner>
+  Result<void> use(const TensorRow<Owner>& row, Owner& owner, const Place& place);
+
+  /// Fails unless the entry's shape is `want`.
+  Result<void> expect_shape(const TensorEntry&, std::span<const int64_t> want) const;
+  void add_use(const TensorEntry&, Use);
+  Use pack_into(ops::Linear& slot, int64_t first, int64_t n, std::vector<int32_t> order = {});
+  Use read_into(std::vector<float>& slot, int64_t first, int64_t n, float shift = 0, std::vector<int32_t> order = {});
+  void need(std::string name) { missing_.push_back(std::move(name)); }
+
+  Result<void> add_router(ops::Moe&, const std::string& prefix);
+  Result<void> add_experts(ops::Moe&, const std::string& prefix);
+  Result<void> add_separate_experts(ops::Moe&, const std::string& prefix);
+  Result<bool> add_stack(ops::Moe&, const std::string& name, const Stack&);
+  Result<void> add_shared(ops::Moe&, const std::string& prefix);
+  Result<void> add_matrix(ops::Linear& slot, const std::string& name, int64_t n, int64_t k);
+  Result<void> fill_missing_experts(const levers::Loading&);
+
+  struct Slot {
+    ops::Linear* to;
+    int64_t n, k;
+    std::string name;
+  };
+
+  const Checkpoint& ck_;
+  ops::Ops& ops_;
+  const Arch& arch_;
+  const ModelConfig& c_;
+  Names names_;
+  int64_t rot_ = 0;
+  std::vector<Job> jobs_;
+  std::unordered_map<const TensorEntry*, size_t> job_of_;  ///< which tensors are used
+  std::vector<std::string> missing_;
+  std::vector<Slot> missing_experts_;
+};
+
+}  // namespace isotope::models
