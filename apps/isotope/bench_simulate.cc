@@ -3,45 +3,23 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 #include <chrono>
 
 #include "flags.h"
+#include "sched/number_list.h"
 
 namespace isotope::app {
 
 namespace {
 
-struct FaultField {
-  const char* name;
-  double sched::SimFaults::*field;
-};
-constexpr FaultField kFaults[] = {{"cancel", &sched::SimFaults::cancel},
-                                  {"preempt", &sched::SimFaults::preempt},
-                                  {"rank_loss", &sched::SimFaults::rank_loss},
-                                  {"late", &sched::SimFaults::late}};
-
 Result<sched::SimFaults> parse_faults(std::string_view text) {
-  sched::SimFaults out;
-  while (!text.empty()) {
-    const size_t comma = std::min(text.find(','), text.size());
-    const std::string_view item = text.substr(0, comma);
-    text.remove_prefix(std::min(comma + 1, text.size()));
-    const size_t eq = std::min(item.find('='), item.size());
-    double v = -1;
-    if (eq < item.size()) std::from_chars(item.data() + eq + 1, item.data() + item.size(), v);
-    const std::string_view name = item.substr(0, eq);
-    const auto* f = std::find_if(std::begin(kFaults), std::end(kFaults), [&](const FaultField& x) { return name == x.name; });
-    if (name == "seed" && v >= 0 && v < 1e15) {
-      out.seed = uint64_t(v);
-    } else if (f != std::end(kFaults) && v >= 0 && v <= 1) {
-      out.*f->field = v;
-    } else {
-      return fail(Code::invalid_argument, fmt::format("'{}' is no fault", item), "--sim-faults",
-                  "use cancel, preempt, rank_loss, late with a chance from 0 to 1, and seed");
-    }
-  }
-  return out;
+  sched::SimFaults f;
+  double seed = 1;
+  const sched::NamedNumber known[] = {
+      {"cancel", &f.cancel}, {"preempt", &f.preempt}, {"rank_loss", &f.rank_loss}, {"late", &f.late}, {"seed", &seed, 0, 1e15}};
+  ISO_CHECK_OK(sched::parse_numbers(text, known, "--sim-faults"));
+  f.seed = uint64_t(seed);
+  return f;
 }
 
 }  // namespace
@@ -77,6 +55,11 @@ Result<std::string> SimulateFlags::run(const levers::Levers& levers, bool json) 
   o.rank.prefix_caching = !no_prefix_caching;
   o.balance = !no_balance;
   o.rank.scheduler.delayer = levers.prefill_delayer();
+  const levers::DataParallel& dp = levers.data_parallel();
+  o.request_equiv = dp.request_equiv;
+  o.session_affinity |= dp.session_affinity;
+  o.max_sessions = dp.max_sessions;
+  o.balancing = {.token_weight = dp.balance_token_weight, .slack = dp.balance_slack, .min_tokens = dp.balance_min_tokens};
   ISO_TRY(o.rank.cost, sched::parse_cost(cost));
   ISO_TRY(o.policy, sched::parse_route_policy(policy));
   ISO_TRY(o.faults, parse_faults(faults));

@@ -28,7 +28,7 @@ std::string words(const Json& d) {
   if (kind == "routed") return fmt::format("routed to rank {} and charged {} tokens", position, tokens) + reason_of(d);
   if (kind == "held") return fmt::format("held back for {} steps", tokens) + reason_of(d);
   if (kind == "admitted") return fmt::format("admitted in step {}; {} of {} tokens found in the cache", step, tokens, position) + reason_of(d);
-  if (kind == "chunk") return fmt::format("step {}: computed {} tokens from position {}", step, tokens, position);
+  if (kind == "chunk") return fmt::format("step {}: computed {} tokens from position {}", step, tokens, position) + reason_of(d);
   if (kind == "preempted") return fmt::format("step {}: preempted, {} computed tokens given up", step, tokens) + reason_of(d);
   if (kind == "first_token") return fmt::format("step {}: first token", step);
   if (kind == "finished") return fmt::format("finished with {} output tokens", tokens) + reason_of(d);

@@ -57,7 +57,6 @@ constexpr Row kRows[] = {
     {"eplb-enable", kSwitch, kOneExperts},
     {"enable-eplb", kSwitch, kOneExperts},
     {"eplb-config", kValue, kOneExperts},
-    {"enable-dp-attention", kSwitch, "one rank runs all attention"},
     {"enable-tbo", kOptional, "no communication is there to hide"},
     {"enable-dbo", kSwitch, "no communication is there to hide"},
     {"all2all-backend", kValue, kOneRank},

@@ -33,6 +33,7 @@ struct Flags {
   ForeignFlags foreign;
   int port = 8000, server_port = -1;
   double body_mb = 32;
+  bool lockstep = false;
 };
 
 void add_server_flags(CLI::App& sub, Flags& f) {
@@ -72,6 +73,8 @@ void add_model_flags(CLI::App& sub, Flags& f) {
       ->check(CLI::Range(0, 1024))->capture_default_str();
   sub.add_option(spellings("dp-load-balance"), e.dp_load_balance, "how requests are spread over them")
       ->check(CLI::IsMember({"round_robin", "least_requests", "least_tokens", "round-robin", "least-requests", "least-tokens"}))->capture_default_str();
+  sub.add_flag("--dp-lockstep,--dp_lockstep,--enable-dp-attention,--enable_dp_attention", f.lockstep,
+               "they step together, with one verdict on when prompts are computed and their cost evened out");
   sub.add_option(spellings("preempt-every"), e.preempt_every, "test aid: preempt a sequence every N steps")->group("");
   sub.add_flag("--enable-prefix-caching,--enable_prefix_caching,!--no-enable-prefix-caching,!--no-enable_prefix_caching,!--no_enable_prefix_caching",
                e.prefix_caching, "reuse the KV cache of equal prompt beginnings (on)");
@@ -184,6 +187,7 @@ void add_serve(CLI::App& app, Context& context) {
   f->foreign.add(*sub);
   sub->footer("Flags of vLLM, ATOM and llama-server that are not listed here are accepted where they have no effect, and refused with the reason otherwise.");
   sub->callback([f, sub, &context] {
+    if (f->lockstep) context.set.push_back("ISOTOPE_DP_LOCKSTEP=1");
     context.run = [f, sub, &context] {
       const auto levers = resolve_levers(context);
       if (!levers) return report(levers.error());

@@ -103,6 +103,7 @@ struct RequestRecord {
   std::string label;
   int rank = 0;
   FinishReason finish = FinishReason::none;  ///< none: still alive
+  int64_t submitted_ns = 0;                  ///< on a clock that all engines of a process share
   RequestStats stats;
   std::vector<Decision> decisions;           ///< in order of time: the first and the latest ones, `dropped` between them are not kept
   int64_t dropped = 0;

@@ -53,9 +53,21 @@ Core::Core(Parts& p, Board& board, Journals& journals, Metrics& metrics, std::at
       max_logit_rows_(std::max<int64_t>(1, kPromptLogitBytes / int64_t(sizeof(float)) / p.info.vocab)),
       check_every_step_(p.check_every_step),
       kv_(p.options.block_size, p.groups, p.options.prefix_caching, p.kv_options),
-      sched_({.limits = limits_of(options_, kv_, max_logit_rows_), .delayer = p.delayer, .fair_share = options_.fair_share}, *this),
+      sched_({.limits = limits_of(options_, kv_, max_logit_rows_),
+              .delayer = p.delayer,
+              .lockstep_group = p.group != nullptr,
+              .fair_share = options_.fair_share},
+             *this),
+      group_(p.group),
+      seat_(p.seat),
       builder_(kv_, p.options.max_num_batched_tokens + p.options.max_num_seqs, p.options.max_num_seqs) {
   if (p.housekeeping.device_timer) timer_.emplace();
+  if (group_) {  // a prompt that may not be cut cannot give tokens back
+    sched::BalanceOptions balancing = p.balancing;
+    balancing.block_size = options_.block_size;
+    lockstep_.emplace(sched::LockstepOptions{
+        .delayer = p.delayer, .budget = options_.max_num_batched_tokens, .balancing = balancing, .balance = options_.chunked_prefill});
+  }
   workers_.reserve(size_t(runner_.workers()));
   for (int i = 0; i < runner_.workers(); ++i) workers_.emplace_back(p.info.vocab);
   outbox_.reserve(size_t(options_.max_num_seqs));
@@ -73,6 +85,7 @@ void Core::add(std::unique_ptr<Sequence>& s, base::HashChain* chain) {
     alive_.erase(slot);
     throw;
   }
+  if (group_) meter_.arrival(s->submitted_ns);
   slot->second = std::move(s);
 }
 
@@ -132,21 +145,60 @@ bool Core::forced_preemption() const {
   return options_.preempt_every > 0 && (stats_.steps + 1) % options_.preempt_every == 0;
 }
 
-void Core::make_plan() {
+sched::Pass Core::pass() const {
   sched::Pass pass{.available = kv_.available(), .now_ns = now_ns_};
   for (int g = 0; g < kv_.groups(); ++g) pass.total[size_t(g)] = kv_.pool(g).total();
   pass.force_preempt = forced_preemption();
-  plan_ = &sched_.plan(pass);
-  report_delayer();
+  return pass;
 }
 
-void Core::report_delayer() {
-  const auto exit = sched_.last_exit();
+void Core::make_plan() {
+  if (group_) return plan_together();
+  plan_ = &sched_.plan(pass());
+  report_delayer(sched_.delayer(), sched_.last_exit(), sched_.last_signals());
+}
+
+/// Whatever fails in between, the other ranks get the messages that they wait for.
+void Core::plan_together() {
+  struct Second {
+    StepGroup* group;  ///< null: nobody waits
+    int seat;
+    ~Second() {
+      if (group) group->costs(seat, 0);
+    }
+  };
+  const auto reports = group_->reports(seat_, {.work = !idle(), .signals = sched_.observe(pass()), .times = meter_.times(now_ns_)});
+  now_ns_ = now_ns();  // others may have had a long step
+  kv_.set_time(now_ns_);
+  held_ = lockstep_->hold(reports);
+  const bool balances = lockstep_->balances() && !held_;
+  Second second{balances ? group_ : nullptr, seat_};
+  if (seat_ == 0) report_delayer(lockstep_->delayer(), lockstep_->last_exit(), lockstep_->last_signals());
+  plan_ = &sched_.plan(held_);
+  if (!balances) return;
+  second.group = nullptr;
+  even_out();
+}
+
+void Core::even_out() {
+  auto chunks = sched_.prefill_chunks();
+  const auto costs = group_->costs(seat_, lockstep_->cost(chunks));
+  if (seat_ == 0) metrics_.imbalance(sched::imbalance(costs));
+  const auto before = chunks;
+  const int64_t taken = lockstep_->even_out(chunks, costs);
+  if (taken == 0) return;
+  metrics_.gave_back(taken);
+  sched_.set_prefill(chunks);
+  for (size_t i = 0; i < chunks.size(); ++i)
+    if (chunks[i].tokens < before[i].tokens) shortened_.push_back(chunks[i].ref);
+}
+
+/// In a group the first rank speaks for all: the verdict is one.
+void Core::report_delayer(const sched::Delayer* d, std::optional<sched::Exit> exit, const sched::Signals& signals) {
   if (!exit) return;
-  const sched::Delayer& d = *sched_.delayer();
   metrics_.delayer(*exit);
-  if (d.settings().debug) base::log(base::LogLevel::info, "{}", d.debug_line(sched_.last_signals(), *exit));
-  if (d.summary_due()) base::log(base::LogLevel::info, "{}", d.summary());
+  if (d->settings().debug) base::log(base::LogLevel::info, "{}", d->debug_line(signals, *exit));
+  if (d->summary_due()) base::log(base::LogLevel::info, "{}", d->summary());
 }
 
 void Core::apply_preemptions() {
@@ -197,29 +249,28 @@ void Core::admit(Sequence& s) {
   s.stats.cache_position = s.kv.miss.position;
   s.stats.delayer_holds = int(sched_.holds() - s.holds_before);
   queued_.fetch_sub(1, std::memory_order_relaxed);
-  starts_.start(now_ns_);
-  starts_per_s_.store(starts_.per_s(now_ns_), std::memory_order_relaxed);
+  ++counts_.started;
 }
 
 /// All hits are claimed before anybody grows, so that growth never evicts a block that a hit counts on.
 void Core::gather_work() {
   for (const int32_t ref : plan_->admit) admit(sequence(sched_.at(ref)));
   work_.clear();
-  bool prefill = false;
   for (const auto& [ref, tokens] : plan_->work) {
     Sequence& s = sequence(sched_.at(ref));
     const int64_t n = std::min(tokens, s.known() - s.computed);
     if (n <= 0 || !kv_.grow(s.kv, s.computed + n)) continue;
+    s.shortened = std::binary_search(shortened_.begin(), shortened_.end(), ref);
     work_.push_back({&s, n});
-    prefill |= s.fresh;
+    counts_.prefill |= s.fresh;
   }
-  sched_.executed(prefill);
+  sched_.executed(counts_.prefill);
 }
 
 /// Nothing could be planned although somebody waits. Sizing rules it out; if it happens all the same, one request fails and the
 /// rest go on.
 void Core::unstick() {
-  if (++empty_steps_ < 3) return;
+  if (idle() || ++empty_steps_ < 3) return;
   empty_steps_ = 0;
   sched::Entry* e = !sched_.running().empty() ? *sched_.running().rbegin() : !sched_.waiting().empty() ? *sched_.waiting().begin() : nullptr;
   if (!e) return;
@@ -236,18 +287,24 @@ void Core::step() {
   now_ns_ = now_ns();
   kv_.set_time(now_ns_);
   counts_ = {};
+  held_ = false;
+  shortened_.clear();
   refuse_overdue();
   make_plan();
   apply_preemptions();
   gather_work();
+  starts_.pass(now_ns_, counts_.started, !sched_.waiting().empty());
+  starts_per_s_.store(starts_.per_s(), std::memory_order_relaxed);
   ++stats_.steps;
   if (work_.empty()) {
-    if (plan_->preempt.empty()) unstick();
+    if (plan_->preempt.empty() && !held_) unstick();
   } else {
     empty_steps_ = 0;
+    const int64_t start = now_ns_;
     if (run_model()) {
       read_rows();
       now_ns_ = now_ns();
+      if (group_) meter_.step(counts_.prefill, now_ns_ - start);
       for (const WorkItem& w : work_) commit(w);
     }
   }
@@ -331,7 +388,12 @@ void Core::commit(const WorkItem& w) {
   Sequence& s = *w.seq;
   if (s.computed < s.prompt_tokens) ++s.stats.chunks;
   if (s.computed < s.prompt_tokens || w.tokens > 1)  // else a decoded token
-    s.note({.kind = Decision::Kind::chunk, .step = stats_.steps, .tokens = w.tokens, .position = s.computed}, now_ns_);
+    s.note({.kind = Decision::Kind::chunk,
+            .step = stats_.steps,
+            .tokens = w.tokens,
+            .position = s.computed,
+            .reason = s.shortened ? "shortened to even out the ranks" : ""},
+           now_ns_);
   s.computed += w.tokens;
   counts_.tokens += w.tokens;
   s.prompt_rows = std::max(s.prompt_rows, std::min(s.computed, s.prompt_rows_end()));

@@ -14,8 +14,10 @@
 #include "engine/metrics.h"
 #include "engine/parts.h"
 #include "engine/sequence.h"
+#include "engine/step_group.h"
 #include "kv/manager.h"
 #include "sample/sampler.h"
+#include "sched/lockstep.h"
 #include "sched/retry.h"
 #include "sched/scheduler.h"
 
@@ -50,7 +52,10 @@ class Core final : private sched::Owner {
   void refuse_overdue();
   bool forced_preemption() const;
   void make_plan();
-  void report_delayer();
+  sched::Pass pass() const;
+  void plan_together();
+  void even_out();
+  void report_delayer(const sched::Delayer*, std::optional<sched::Exit>, const sched::Signals&);
   void apply_preemptions();
   void admit(Sequence&);
   void gather_work();
@@ -83,6 +88,12 @@ class Core final : private sched::Owner {
   kv::Manager kv_;
   sched::Scheduler sched_;
   const sched::StepPlan* plan_ = nullptr;  ///< of this step
+  StepGroup* group_;                       ///< null: this engine steps by itself
+  int seat_;
+  std::optional<sched::Lockstep> lockstep_;  ///< with a group
+  bool held_ = false;                        ///< in this step the group held prompts back
+  std::vector<int32_t> shortened_;           ///< refs of prompts that gave tokens back in this step, ascending
+  sched::StepMeter meter_;
   sched::StartRate starts_;
   std::atomic<double> starts_per_s_{0};
   BatchBuilder builder_;

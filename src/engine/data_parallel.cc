@@ -45,7 +45,10 @@ std::vector<Row> rows_for(std::span<const std::string_view> ranks) {
 }  // namespace
 
 DataParallelEngine::DataParallelEngine(std::vector<Parts> ranks, const sched::RouterOptions& options) : router_(options) {
+  if (ranks.size() > 1 && ranks[0].lockstep) group_.emplace(int(ranks.size()));
   for (Parts& p : ranks) {
+    p.seat = int(engines_.size());
+    if (group_) p.group = &*group_;
     rank_names_.push_back(std::to_string(p.options.first_rank));
     engines_.push_back(std::make_unique<EngineImpl>(std::move(p)));
   }
@@ -116,7 +119,8 @@ std::vector<RequestRecord> DataParallelEngine::records(std::string_view name, si
   std::vector<RequestRecord> out;
   for (const auto& e : engines_)
     for (RequestRecord& r : e->records(name, most)) out.push_back(std::move(r));
-  if (name.empty() && out.size() > most) out.resize(most);
+  std::stable_sort(out.begin(), out.end(), [](const RequestRecord& a, const RequestRecord& b) { return a.submitted_ns > b.submitted_ns; });
+  if (out.size() > most) out.resize(most);
   return out;
 }
 

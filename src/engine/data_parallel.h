@@ -4,6 +4,7 @@
 
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <vector>
 
 #include "engine/engine_impl.h"
@@ -37,6 +38,7 @@ class DataParallelEngine final : public Engine {
   mutable std::mutex lock_;  ///< of the router: choosing and charging are one
   sched::Router router_;
   std::vector<std::string> rank_names_;
+  std::optional<ThreadGroup> group_;                  ///< of ranks that step together
   std::vector<std::unique_ptr<EngineImpl>> engines_;  ///< stop first: their sinks use the router
 };
 

@@ -72,6 +72,7 @@ EngineImpl::EngineImpl(Parts parts)
     : parts_(std::move(parts)),
       metrics_(parts_.info, parts_.options, parts_.groups.front().blocks, parts_.housekeeping),
       core_(parts_, board_, journals_, metrics_, queued_) {
+  if (parts_.group) parts_.group->join(parts_.seat, [this](uint64_t) { inbox_.poke(); });
   thread_ = std::thread([this] { loop(); });
 }
 
@@ -90,7 +91,7 @@ Result<void> EngineImpl::submit_routed(Request r, const Decision* why) try {
   }
   if (r.rank != -1 && r.rank != 0) {
     metrics_.rejected("invalid");
-    return fail(Code::invalid_argument, fmt::format("there is no data-parallel rank {}", r.rank), "data_parallel_rank", "name rank 0, or none");
+    return fail(Code::invalid_argument, fmt::format("there is no data-parallel rank {}", r.rank), "request field 'data_parallel_rank'", "name rank 0, or none");
   }
   Arrival a{.seq = make_sequence(std::move(r), parts_.info, parts_.options)};
   const kv::SeqBlocks& kv = a.seq->kv;
@@ -242,9 +243,11 @@ void EngineImpl::loop() noexcept {
     core_.deliver();
     if (core_.idle()) {
       on_idle();
-      if (closing) return;
-      inbox_.wait();
-      continue;
+      if (closing) break;
+      if (!called()) {
+        inbox_.wait();
+        continue;
+      }
     }
     if (closing && now_ns() >= deadline_ns_) {
       core_.end_all(FinishReason::abort,
@@ -255,6 +258,7 @@ void EngineImpl::loop() noexcept {
     guarded_step();
     core_.deliver();
   }
+  if (parts_.group) parts_.group->leave(parts_.seat);
 }
 
 std::unique_ptr<Engine> make_engine(Parts parts) {

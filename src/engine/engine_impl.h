@@ -60,6 +60,8 @@ class EngineImpl final : public Engine {
   void loop() noexcept;
   void guarded_step();
   void on_idle();
+  /// Ranks that step together need this one for their step although it has nothing to do itself.
+  bool called() const { return parts_.group && parts_.group->called(parts_.seat); }
 
   Parts parts_;
   Board board_;

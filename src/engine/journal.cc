@@ -70,7 +70,7 @@ bool Journal::trim() {
 
 RequestRecord Journal::record() const {
   const std::lock_guard lock(mutex_);
-  RequestRecord r{.id = id_, .label = label_, .rank = rank_, .finish = finish_, .stats = stats_, .decisions = decisions_, .dropped = dropped_};
+  RequestRecord r{.id = id_, .label = label_, .rank = rank_, .finish = finish_, .submitted_ns = submitted_ns_, .stats = stats_, .decisions = decisions_, .dropped = dropped_};
   if (oldest_ > kFirst) std::rotate(r.decisions.begin() + kFirst, r.decisions.begin() + ptrdiff_t(oldest_), r.decisions.end());
   return r;
 }

@@ -29,6 +29,7 @@ constexpr double kLatency[] = {.3, .5, .8, 1, 1.5, 2, 2.5, 5, 10, 15, 20, 30, 40
 constexpr double kTokens[] = {1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10000, 20000, 50000, 100000};
 constexpr double kStepTokens[] = {1, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192, 16384};
 constexpr double kSmall[] = {1, 2, 5, 10, 20};
+constexpr double kImbalances[] = {1, 1.05, 1.1, 1.25, 1.5, 2, 3, 4, 8, 16};
 
 // One row for each metric; the enumerators name the rows in order.
 // clang-format off
@@ -39,7 +40,8 @@ enum RowId : size_t {
   kAtomSnapshot, kAtomRefresh, kAtomRefreshErrors, kAtomRunning, kAtomWaiting, kAtomPartial, kAtomUsed, kAtomFree, kAtomTotal, kAtomIndexed,
   kAtomUsage, kAtomHitRatio, kAtomFinished, kAtomPrompt, kAtomGeneration, kAtomPreemptions, kAtomCacheRequests, kAtomCached, kAtomFull,
   kIntegrity, kWalkLookups, kWalkCompares, kWalks, kWalkFallback, kMemoHits, kMemoInvalid, kHashAdopted, kHashRejected, kHashedBlocks,
-  kEventsSent, kEventsDropped, kEventsBad, kEventsReplayed, kEventsAborted, kEventsRequests, kDelayer, kRowCount
+  kEventsSent, kEventsDropped, kEventsBad, kEventsReplayed, kEventsAborted, kEventsRequests, kDelayer,
+  kPrefillSteps, kImbalance, kGaveBack, kRowCount
 };
 // clang-format on
 
@@ -115,6 +117,9 @@ constexpr std::array<Row, kRowCount> kRows = {{
     plain("isotope:kv_events_bad_requests", Kind::counter, "Messages to the replay socket that are no request."),
     {"isotope:prefill_delayer_decisions", Kind::counter, "Verdicts of the prefill delayer by outcome; without a delayer all 0.",
      "outcome", kExitNames},
+    plain("isotope:prefill_steps", Kind::counter, "Steps that computed prompt tokens."),
+    hist("isotope:dp_prefill_cost_imbalance", "Of steps of ranks that step together: largest prefill cost above the mean, before it was evened out.", kImbalances),
+    plain("isotope:dp_prefill_gave_back_tokens", Kind::counter, "Prompt tokens taken out of steps to even out the ranks."),
 }};
 
 enum DeviceRow : size_t { kForwardTime, kPromptForwardTime };
@@ -207,8 +212,17 @@ void Metrics::delayer(sched::Exit e) {
   registry_.add(kDelayer, 1, size_t(e));
 }
 
+void Metrics::imbalance(double largest_to_mean) {
+  if (largest_to_mean > 0) registry_.observe(kImbalance, largest_to_mean);
+}
+
+void Metrics::gave_back(int64_t tokens) {
+  registry_.add(kGaveBack, double(tokens));
+}
+
 void Metrics::step(const StepCounts& c, const EngineStats& s, int64_t partial_prefills) {
   if (c.tokens) registry_.observe(kIteration, double(c.tokens));
+  registry_.add(kPrefillSteps, c.prefill ? 1 : 0);
   registry_.add(kPreemptions, double(c.preempted));
   registry_.add(kAtomPreemptions, double(c.preempted));
   const double total = double(s.blocks_total), available = double(s.blocks_free + s.blocks_evictable);

@@ -18,6 +18,8 @@ struct StepCounts {
   int64_t tokens = 0;  ///< computed, prompt and decode
   int64_t generated = 0;
   int64_t preempted = 0;
+  bool prefill = false; ///< it computed prompt tokens of requests without an output since their admission
+  int64_t started = 0;  ///< requests that were admitted for the first time
 };
 
 class Metrics {
@@ -30,6 +32,8 @@ class Metrics {
   void finished(const Sequence&, FinishReason, int64_t now_ns);
   void rejected(std::string_view reason);  ///< any thread: "queue_full", "invalid", "shutting_down", "duplicate_id", "deadline"
   void delayer(sched::Exit);               ///< a verdict of the prefill delayer
+  void imbalance(double largest_to_mean);  ///< of the prefill costs of ranks that step together; 0 = nobody prefilled
+  void gave_back(int64_t tokens);          ///< that this rank's prompts lost to even it out
   void step(const StepCounts&, const EngineStats&, int64_t partial_prefills);
   void prefix_cache(const kv::CacheCounters&);  ///< totals since the start
   void kv_events(const kv::PublisherStats&);    ///< likewise

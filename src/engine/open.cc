@@ -211,6 +211,10 @@ Result<std::unique_ptr<Engine>> Engine::open(const EngineOptions& given, const l
       parts.kv_options = {.fast_walk = cache.fast_walk, .walk_memo = cache.walk_memo, .events = parts.events != nullptr};
       parts.frontend_hash = cache.frontend_hash;
       parts.delayer = levers.prefill_delayer();
+      parts.lockstep = engine::lockstep(levers);
+      parts.balancing = {.token_weight = levers.data_parallel().balance_token_weight,
+                         .slack = levers.data_parallel().balance_slack,
+                         .min_tokens = levers.data_parallel().balance_min_tokens};
       if (rank == 0) {
         parts.vocab = files->vocab();
         announce(storage, o, parts.info, length);
@@ -218,6 +222,11 @@ Result<std::unique_ptr<Engine>> Engine::open(const EngineOptions& given, const l
       if (o.data_parallel_size > 1) base::log(LogLevel::info, "rank {}: {}", parts.options.first_rank, ops->describe());
       parts.runner = std::make_unique<engine::ModelRunner>(std::move(ops), model, std::move(storage.kv), rank == 0 ? o.profile : nullptr);
       ranks.push_back(std::move(parts));
+    }
+    if (const auto meeting = engine::meeting_of(given, levers)) {
+      ISO_TRY(ranks[0].own_group, engine::meet(*meeting));
+      ranks[0].group = ranks[0].own_group.get();
+      ranks[0].seat = meeting->rank;
     }
     return ranks.size() == 1 ? engine::make_engine(std::move(ranks[0])) : engine::make_data_parallel_engine(std::move(ranks), routing);
   } catch (const std::exception& e) {

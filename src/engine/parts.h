@@ -5,10 +5,12 @@
 #include <vector>
 
 #include "engine/runner.h"
+#include "engine/step_group.h"
 #include "isotope/engine.h"
 #include "kv/event_publisher.h"
 #include "kv/manager.h"
 #include "levers/groups.h"
+#include "sched/balance.h"
 #include "sched/route.h"
 
 namespace isotope::engine {
@@ -24,12 +26,18 @@ struct Parts {
   bool frontend_hash = true;    ///< the thread that submits computes the block hashes
   levers::PrefillDelayer delayer;
   levers::Housekeeping housekeeping = {};
+  std::unique_ptr<StepGroup> own_group = {};  ///< where the group's other ranks are other processes
+  bool lockstep = false;       ///< make_data_parallel_engine, of the first: all of them step together
+  StepGroup* group = nullptr;  ///< of ranks that step together; null: this one steps by itself. Outlives the engine.
+  int seat = 0;                ///< in the group
+  sched::BalanceOptions balancing = {};
   bool check_every_step = false;  ///< tests: kv::Manager::check_integrity after each step
 };
 
 /// Starts the loop thread.
 std::unique_ptr<Engine> make_engine(Parts);
-/// Several engines as one, requests routed among them. REQUIRES: at least one; `options.first_rank` of each is its rank.
+/// Several engines as one, requests routed among them; with `lockstep` they step together. REQUIRES: at least one; `options.first_rank` of each
+/// is its rank.
 std::unique_ptr<Engine> make_data_parallel_engine(std::vector<Parts>, const sched::RouterOptions&);
 
 }  // namespace isotope::engine

@@ -3,6 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstdlib>
+
+#include "base/hash.h"
 
 namespace isotope::engine {
 
@@ -40,6 +43,23 @@ Result<EngineOptions> resolve_ranks(EngineOptions o, const levers::Levers& lever
   if (o.threads == 0) o.threads = std::max(1, to - from);
   if (cores >= size) o.first_core = from;
   return o;
+}
+
+bool lockstep(const levers::Levers& levers) {
+  return levers.find("ISOTOPE_DP_LOCKSTEP")->value == "true";
+}
+
+std::optional<Meeting> meeting_of(const EngineOptions& given_options, const levers::Levers& levers) {
+  const levers::DataParallel& dp = levers.data_parallel();
+  const int size = given_options.data_parallel_size ? given_options.data_parallel_size : dp.size;
+  const bool told = given(levers, "ATOM_DP_RANK") || given(levers, "ATOM_DP_RANK_LOCAL");
+  if (!lockstep(levers) || !told || size < 2) return std::nullopt;
+  const levers::PrefillDelayer& d = levers.prefill_delayer();
+  const std::string terms = fmt::format("{}|{}|{}|{}|{}|{}|{}|{}|{}|{}|{}|{}|{}|{}|{}", d.enabled, d.target_fill, d.ttft_max_ticks, d.partial_max_ticks, d.stall_ticks,
+                                        d.cost_gate, d.kv_high, d.kv_low.value_or(-1), d.max_queue_ms.value_or(-1), d.decode_interval, dp.balance_token_weight,
+                                        dp.balance_slack, dp.balance_min_tokens, given_options.max_num_batched_tokens, given_options.chunked_prefill);
+  const auto text = [&](const char* name) { return levers.find(name)->value; };
+  return Meeting{.host = text("ATOM_DP_MASTER_IP"), .port = std::atoi(text("ATOM_DP_MASTER_PORT").c_str()), .rank = dp.rank, .size = size, .terms = int64_t(base::xxh64(terms))};
 }
 
 CoreShare core_share(const EngineOptions& o, int rank, int cores) {

@@ -1,6 +1,9 @@
 // How many engines a process runs and which ranks and cores they are, from options and settings. Pure but for the machine's number of cores, which is passed.
 #pragma once
 
+#include <optional>
+
+#include "engine/tcp_group.h"
 #include "isotope/options.h"
 #include "levers/levers.h"
 
@@ -10,6 +13,12 @@ namespace isotope::engine {
 /// is one of several under somebody else's router: it runs that rank alone and, with ATOM_DP_RANK_LOCAL = k, keeps to the k-th equal share of the cores.
 /// Fails for a rank outside the group.
 Result<EngineOptions> resolve_ranks(EngineOptions, const levers::Levers&, int cores);
+
+bool lockstep(const levers::Levers&);  ///< ISOTOPE_DP_LOCKSTEP
+
+/// Where a process that is told its own rank meets the others to step together with them; none when it steps by itself, or has all ranks. From options as
+/// they were given, before resolve_ranks.
+std::optional<Meeting> meeting_of(const EngineOptions& given, const levers::Levers&);
 
 /// The cores of one of the engines of a process.
 struct CoreShare {

@@ -68,5 +68,25 @@ TEST(Ranks, CoreSharesOfTheEngines) {
   EXPECT_EQ(core_share({.data_parallel_size = 2, .threads = 6}, 1, 2).threads, 3) << "more threads than cores, as asked";
 }
 
+TEST(Ranks, ProcessesThatStepTogetherMeet) {
+  const auto at = [](std::map<std::string, std::string> environment, const char* lockstep = "1") {
+    environment["ISOTOPE_DP_LOCKSTEP"] = lockstep;
+    return meeting_of({}, *levers::Levers::resolve({.environment = std::move(environment)}));
+  };
+  EXPECT_FALSE(at({}));
+  EXPECT_FALSE(at({{"ATOM_DP_SIZE", "4"}})) << "all four are in this process";
+  EXPECT_FALSE(at({{"ATOM_DP_SIZE", "4"}, {"ATOM_DP_RANK", "1"}}, "0"));
+  EXPECT_FALSE(at({{"ATOM_DP_RANK", "0"}}));
+  const auto m = at({{"ATOM_DP_SIZE", "4"}, {"ATOM_DP_RANK", "3"}, {"ATOM_DP_MASTER_IP", "::1"}, {"ATOM_DP_MASTER_PORT", "1234"}});
+  ASSERT_TRUE(m);
+  EXPECT_EQ(m->host, "::1");
+  EXPECT_EQ(m->port, 1234);
+  EXPECT_EQ(m->rank, 3);
+  EXPECT_EQ(m->size, 4);
+  const auto other = at({{"ATOM_DP_SIZE", "4"}, {"ATOM_DP_RANK", "0"}, {"ATOM_DP_PREFILL_BALANCE_SLACK", "0.2"}});
+  EXPECT_EQ(other->port, 29500);
+  EXPECT_NE(other->terms, m->terms) << "ranks with other settings would come to other verdicts";
+}
+
 }  // namespace
 }  // namespace isotope::engine

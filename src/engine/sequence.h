@@ -43,6 +43,7 @@ struct Sequence : sched::Entry {
   Stage stage = Stage::waiting;
   int64_t computed = 0;  ///< tokens whose KV is there
   bool fresh = true;     ///< no token since it was admitted
+  bool shortened = false;  ///< its chunk of this step gave tokens back to ranks that step together
   kv::SeqBlocks kv;
   sample::TokenCounts counts;
   std::vector<std::vector<TokenLogprob>> prompt_logprobs;  ///< [prompt] when asked

@@ -58,8 +58,9 @@ Result<KvSizing> size_kv(std::span<const KvGroupCost> groups, const EngineOption
   out.max_model_len = largest(max_model_len, [&](int64_t len) { return sizer.cost(len, 1, len) <= double(bytes); });
   if (out.max_model_len < std::min<int64_t>(max_model_len, 2 * o.block_size)) {
     return fail(Code::resource_exhausted,
-                fmt::format("{} bytes for the KV cache hold only {} tokens; one block of {} tokens takes {:.0f} bytes", bytes,
-                            out.max_model_len, o.block_size, sizer.cost(1, 1, 1)),
+                fmt::format("{} bytes for the KV cache{} hold only {} tokens; one block of {} tokens takes {:.0f} bytes", bytes,
+                            o.data_parallel_size > 1 ? fmt::format(" of each of {} engines", o.data_parallel_size) : "", out.max_model_len, o.block_size,
+                            sizer.cost(1, 1, 1)),
                 o.kv_bytes ? "--kv-cache-memory-bytes" : "free memory", "give it more memory, or choose a smaller KV type");
   }
   constexpr int64_t kMaxBlocks = std::numeric_limits<int32_t>::max();

@@ -30,6 +30,9 @@ void set(AllGroups& g, std::string_view v) {
   store((g.*Part).*Field, v);
 }
 
+/// Whoever takes the group asks for it with Levers::find: src/engine/ranks.cc.
+void by_name(AllGroups&, std::string_view) {}
+
 constexpr auto L = &AllGroups::loading;
 constexpr auto C = &AllGroups::cpu;
 constexpr auto P = &AllGroups::program;
@@ -61,6 +64,12 @@ constexpr Binding kBindings[] = {
     {"ATOM_DP_LB_REQ_EQUIV", Group::data_parallel, set<R, &DataParallel::request_equiv>},
     {"ATOM_DP_SESSION_AFFINITY", Group::data_parallel, set<R, &DataParallel::session_affinity>},
     {"ISOTOPE_DP_MAX_SESSIONS", Group::data_parallel, set<R, &DataParallel::max_sessions>},
+    {"ISOTOPE_DP_LOCKSTEP", Group::data_parallel, by_name},
+    {"ATOM_DP_MASTER_IP", Group::data_parallel, by_name},
+    {"ATOM_DP_MASTER_PORT", Group::data_parallel, by_name},
+    {"ATOM_DP_PREFILL_BALANCE_TOKEN_WEIGHT", Group::data_parallel, set<R, &DataParallel::balance_token_weight>},
+    {"ATOM_DP_PREFILL_BALANCE_SLACK", Group::data_parallel, set<R, &DataParallel::balance_slack>},
+    {"ATOM_DP_PREFILL_BALANCE_MIN_TOKENS", Group::data_parallel, set<R, &DataParallel::balance_min_tokens>},
     {"ATOM_SHUTDOWN_TIMEOUT_S", Group::housekeeping, set<H, &Housekeeping::shutdown_timeout_s>},
     {"ATOM_METRICS_UPDATE_INTERVAL_S", Group::housekeeping, set<H, &Housekeeping::metrics_interval_s>},
     {"ATOM_ENABLE_METRICS_DEVICE_TIMER", Group::housekeeping, set<H, &Housekeeping::device_timer>},

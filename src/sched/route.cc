@@ -73,7 +73,7 @@ Router::Router(const RouterOptions& o) : options_(o), loads_(size_t(std::max(o.r
 
 Result<RouteGrant> Router::route(const RouteAsk& ask) {
   if (ask.rank < -1 || ask.rank >= int(loads_.size()))
-    return fail(Code::invalid_argument, fmt::format("there is no data-parallel rank {}", ask.rank), "data_parallel_rank",
+    return fail(Code::invalid_argument, fmt::format("there is no data-parallel rank {}", ask.rank), "request field 'data_parallel_rank'",
                 fmt::format("name a rank from 0 to {}, or none", loads_.size() - 1));
   const auto [at, fresh] = flights_.try_emplace(ask.id);
   if (!fresh)

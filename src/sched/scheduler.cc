@@ -168,6 +168,34 @@ const StepPlan& Scheduler::plan(bool hold) {
   return plan_;
 }
 
+/// Refs count what runs first, then the queue as far as it was looked at.
+const SeqState& Scheduler::state(int32_t ref) const {
+  const size_t i = size_t(ref), running = running_states_.size();
+  return i < running ? running_states_[i] : waiting_states_[i - running];
+}
+
+std::vector<PrefillChunk> Scheduler::prefill_chunks() const {
+  std::vector<PrefillChunk> out;
+  for (const auto& [ref, tokens] : plan_.work) {
+    const SeqState& s = state(ref);
+    if (size_t(ref) >= running_states_.size() || !decoding(s)) out.push_back({.ref = ref, .tokens = tokens, .context = s.computed});
+  }
+  return out;
+}
+
+void Scheduler::set_prefill(const std::vector<PrefillChunk>& kept) {
+  for (const PrefillChunk& c : prefill_chunks()) {
+    const auto same = [&](const auto& x) { return x.ref == c.ref; };
+    const auto work = std::find_if(plan_.work.begin(), plan_.work.end(), same);
+    if (const auto k = std::find_if(kept.begin(), kept.end(), same); k != kept.end()) {
+      work->tokens = k->tokens;
+      continue;
+    }
+    plan_.work.erase(work);
+    std::erase(plan_.admit, c.ref);
+  }
+}
+
 const StepPlan& Scheduler::plan(const Pass& pass) {
   observe(pass);
   if (delayer_) last_exit_ = delayer_->decide(signals_);

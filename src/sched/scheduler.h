@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "sched/balance.h"
 #include "sched/delayer.h"
 #include "sched/fair_share.h"
 #include "sched/place.h"
@@ -82,6 +83,10 @@ class Scheduler {
   const StepPlan& plan(bool hold);
   /// Both halves of a scheduler that decides for itself.
   const StepPlan& plan(const Pass&);
+  /// The prompts of the last plan, in its order, for evening out ranks; then the plan with what is left of them. Requests that are left nothing are not
+  /// admitted, or wait a step with what they have.
+  std::vector<PrefillChunk> prefill_chunks() const;
+  void set_prefill(const std::vector<PrefillChunk>&);
   Entry& at(int32_t ref) const { return *by_ref_[size_t(ref)]; }
   /// The step was carried out: whether it computed prompt tokens.
   void executed(bool prefill) { prefilled_ |= prefill; }
@@ -94,6 +99,7 @@ class Scheduler {
   const Limits& limits() const { return input_.limits; }
 
  private:
+  const SeqState& state(int32_t ref) const;
   void collect_running();
   bool tight() const;
   const SeqState* probe(size_t i);

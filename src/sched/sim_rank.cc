@@ -1,11 +1,9 @@
 #include "sched/sim_rank.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <array>
-#include <charconv>
-#include <cmath>
+
+#include "sched/number_list.h"
 
 namespace isotope::sched {
 
@@ -36,34 +34,17 @@ int32_t block_id(const SimSeq& s, int64_t b, int block_size) {
   return id_of(s.index + 1000, uint64_t(b));
 }
 
-struct CostField {
-  const char* name;
-  double SimCost::*field;
-};
-constexpr CostField kCosts[] = {{"step_us", &SimCost::step_us},
-                                {"prefill_step_us", &SimCost::prefill_step_us},
-                                {"token_us", &SimCost::token_us},
-                                {"context_ns", &SimCost::context_ns},
-                                {"pair_ns", &SimCost::pair_ns}};
-
 }  // namespace
 
 Result<SimCost> parse_cost(std::string_view text) {
-  SimCost out;
-  while (!text.empty()) {
-    const size_t comma = std::min(text.find(','), text.size());
-    const std::string_view item = text.substr(0, comma);
-    text.remove_prefix(std::min(comma + 1, text.size()));
-    const size_t eq = item.find('=');
-    const auto* f = std::find_if(std::begin(kCosts), std::end(kCosts), [&](const CostField& c) { return item.substr(0, eq) == c.name; });
-    double v = -1;
-    if (eq != std::string_view::npos) std::from_chars(item.data() + eq + 1, item.data() + item.size(), v);
-    if (f == std::end(kCosts) || !(v >= 0 && v <= 1e9))
-      return fail(Code::invalid_argument, fmt::format("'{}' is no cost", item), "--sim-cost",
-                  "use step_us, prefill_step_us, token_us, context_ns, pair_ns, each from 0 to 1e9");
-    out.*f->field = v;
-  }
-  return out;
+  SimCost c;
+  const NamedNumber known[] = {{"step_us", &c.step_us, 0, 1e9},
+                               {"prefill_step_us", &c.prefill_step_us, 0, 1e9},
+                               {"token_us", &c.token_us, 0, 1e9},
+                               {"context_ns", &c.context_ns, 0, 1e9},
+                               {"pair_ns", &c.pair_ns, 0, 1e9}};
+  ISO_CHECK_OK(parse_numbers(text, known, "--sim-cost"));
+  return c;
 }
 
 SimRank::SimRank(const SimRankOptions& o)
@@ -148,38 +129,11 @@ Signals SimRank::observe(int64_t now_ns) {
 }
 
 void SimRank::plan(bool hold) {
-  plan_ = sched_.plan(hold);
+  plan_ = &sched_.plan(hold);
 }
 
 void SimRank::plan(int64_t now_ns) {
-  plan_ = sched_.plan(pass(now_ns));
-}
-
-std::vector<PrefillChunk> SimRank::prefill_chunks() {
-  std::vector<PrefillChunk> out;
-  for (const auto& w : plan_.work) {
-    SimSeq& s = seq(sched_.at(w.ref));
-    const bool admitted = std::find(plan_.admit.begin(), plan_.admit.end(), w.ref) != plan_.admit.end();
-    if (!admitted && s.known - s.computed == 1) continue;
-    out.push_back({.ref = w.ref, .tokens = w.tokens, .context = admitted ? waiting_state(s).computed : s.computed});
-  }
-  return out;
-}
-
-void SimRank::set_prefill(const std::vector<PrefillChunk>& chunks) {
-  const auto kept = [&](int32_t ref) {
-    return std::find_if(chunks.begin(), chunks.end(), [&](const PrefillChunk& c) { return c.ref == ref; });
-  };
-  std::vector<PrefillChunk> all = prefill_chunks();
-  for (const PrefillChunk& c : all) {
-    const auto w = std::find_if(plan_.work.begin(), plan_.work.end(), [&](const auto& x) { return x.ref == c.ref; });
-    if (const auto k = kept(c.ref); k != chunks.end()) {
-      w->tokens = k->tokens;
-    } else {
-      plan_.work.erase(w);
-      std::erase(plan_.admit, c.ref);
-    }
-  }
+  plan_ = &sched_.plan(pass(now_ns));
 }
 
 // ---- a step -------------------------------------------------------------------------------------------------------------------------
@@ -196,7 +150,7 @@ void SimRank::admit(SimSeq& s) {
 
 int64_t SimRank::begin() {
   force_preempt_ = false;
-  for (const int32_t ref : plan_.preempt) {
+  for (const int32_t ref : plan_->preempt) {
     SimSeq& s = seq(sched_.at(ref));
     sched_.preempt(s);
     kv_.release(s.kv);
@@ -204,7 +158,7 @@ int64_t SimRank::begin() {
     ++s.preemptions;
     ++preemptions_;
   }
-  for (const int32_t ref : plan_.admit) {
+  for (const int32_t ref : plan_->admit) {
     SimSeq& s = seq(sched_.at(ref));
     if (s.place != (*sched_.waiting().begin())->place) broken_ = "a request was admitted before one that should go first";
     admit(s);
@@ -212,7 +166,7 @@ int64_t SimRank::begin() {
   work_.clear();
   step_tokens_ = step_prefill_ = 0;
   double us = 0;
-  for (const auto& w : plan_.work) {
+  for (const auto& w : plan_->work) {
     SimSeq& s = seq(sched_.at(w.ref));
     if (!kv_.grow(s.kv, blocks_for(s.computed + w.tokens))) {
       broken_ = "a plan asked for blocks that are not there";

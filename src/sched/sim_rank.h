@@ -73,9 +73,6 @@ class SimRank final : private Owner {
   Signals observe(int64_t now_ns);
   void plan(bool hold);       ///< in a lockstep group
   void plan(int64_t now_ns);  ///< alone
-  /// The chunks of prompts in the plan, and the plan with fewer.
-  std::vector<PrefillChunk> prefill_chunks();
-  void set_prefill(const std::vector<PrefillChunk>&);
   /// Preempts, admits, grows; returns how long the step takes. 0: nothing to do.
   int64_t begin();
   /// The step has been computed.
@@ -105,7 +102,7 @@ class SimRank final : private Owner {
   Scheduler sched_;
   StepMeter meter_;
   std::unordered_map<size_t, std::unique_ptr<SimSeq>> seqs_;
-  StepPlan plan_;
+  const StepPlan* plan_ = nullptr;  ///< of the step
   std::vector<std::pair<SimSeq*, int64_t>> work_;
   std::vector<SimEvent> events_;
   bool force_preempt_ = false;

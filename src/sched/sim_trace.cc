@@ -3,12 +3,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
-#include <fstream>
-#include <iterator>
 #include <nlohmann/json.hpp>
 #include <random>
+
+#include "base/input_file.h"
+#include "sched/number_list.h"
 
 namespace isotope::sched {
 
@@ -20,20 +20,22 @@ struct Number {
   const char* name;
   double least, most;
   void (*set)(SimRequest&, double);
+  bool whole = false;
 };
 constexpr double kMostTokens = 1 << 24;
+constexpr uint64_t kMostBytes = uint64_t{4} << 30;  ///< of a file
 // Two spellings of the times and lengths: our own, and that of the published Mooncake traces (milliseconds).
 constexpr Number kNumbers[] = {
     {"arrival_s", 0, 1e9, [](SimRequest& r, double v) { r.arrival_s = v; }},
     {"timestamp", 0, 1e12, [](SimRequest& r, double v) { r.arrival_s = v * 1e-3; }},
-    {"prompt", 1, kMostTokens, [](SimRequest& r, double v) { r.prompt = int64_t(v); }},
-    {"input_length", 1, kMostTokens, [](SimRequest& r, double v) { r.prompt = int64_t(v); }},
-    {"output", 1, kMostTokens, [](SimRequest& r, double v) { r.output = int64_t(v); }},
-    {"output_length", 1, kMostTokens, [](SimRequest& r, double v) { r.output = int64_t(v); }},
-    {"prefix_tokens", 0, kMostTokens, [](SimRequest& r, double v) { r.prefix_tokens = int64_t(v); }},
-    {"hash_block", 1, kMostTokens, [](SimRequest& r, double v) { r.hash_block = int64_t(v); }},
-    {"priority", -1e9, 1e9, [](SimRequest& r, double v) { r.priority = int(v); }},
-    {"rank", -1, 65535, [](SimRequest& r, double v) { r.rank = int(v); }},
+    {"prompt", 1, kMostTokens, [](SimRequest& r, double v) { r.prompt = int64_t(v); }, true},
+    {"input_length", 1, kMostTokens, [](SimRequest& r, double v) { r.prompt = int64_t(v); }, true},
+    {"output", 1, kMostTokens, [](SimRequest& r, double v) { r.output = int64_t(v); }, true},
+    {"output_length", 1, kMostTokens, [](SimRequest& r, double v) { r.output = int64_t(v); }, true},
+    {"prefix_tokens", 0, kMostTokens, [](SimRequest& r, double v) { r.prefix_tokens = int64_t(v); }, true},
+    {"hash_block", 1, kMostTokens, [](SimRequest& r, double v) { r.hash_block = int64_t(v); }, true},
+    {"priority", -1e9, 1e9, [](SimRequest& r, double v) { r.priority = int(v); }, true},
+    {"rank", -1, 65535, [](SimRequest& r, double v) { r.rank = int(v); }, true},
     {"deadline_ms", 0, 1e9, [](SimRequest& r, double v) { r.deadline_ms = v; }},
     {"transfer_ms", 0, 1e9, [](SimRequest& r, double v) { r.transfer_ms = v; }},
     {"cancel_s", 0, 1e9, [](SimRequest& r, double v) { r.cancel_s = v; }},
@@ -61,9 +63,9 @@ Result<void> read_field(SimRequest& r, const std::string& name, const Json& v, c
   for (const Number& n : kNumbers) {
     if (name != n.name) continue;
     const double x = v.is_number() ? v.get<double>() : std::nan("");
-    if (!(x >= n.least && x <= n.most))
+    if (!(x >= n.least && x <= n.most) || (n.whole && x != std::floor(x)))
       return fail(Code::invalid_argument, fmt::format("\"{}\" is {}", name, v.dump().substr(0, 40)), where,
-                  fmt::format("use a number from {} to {}", n.least, n.most));
+                  fmt::format("use a {}number from {} to {}", n.whole ? "whole " : "", n.least, n.most));
     n.set(r, x);
     return {};
   }
@@ -99,42 +101,21 @@ struct Spec {
   double requests = 1000, rate = 20, prompt = 512, output = 128, prefixes = 4, prefix_tokens = 256, sessions = 0, keys = 1, priorities = 1, burst = 1,
          seed = 1;
 };
-struct SpecField {
-  const char* name;
-  double Spec::*field;
-  double least, most;
-};
-constexpr SpecField kSpec[] = {{"requests", &Spec::requests, 0, 1e8},
-                               {"rate", &Spec::rate, 1e-6, 1e9},
-                               {"prompt", &Spec::prompt, 1, kMostTokens},
-                               {"output", &Spec::output, 1, kMostTokens},
-                               {"prefixes", &Spec::prefixes, 0, 1e8},
-                               {"prefix_tokens", &Spec::prefix_tokens, 0, kMostTokens},
-                               {"sessions", &Spec::sessions, 0, 1e8},
-                               {"keys", &Spec::keys, 1, 1e8},
-                               {"priorities", &Spec::priorities, 1, 1e6},
-                               {"burst", &Spec::burst, 1, 1e6},
-                               {"seed", &Spec::seed, 0, 1e15}};
 
 Result<Spec> read_spec(std::string_view text) {
   Spec s;
-  while (!text.empty()) {
-    const size_t comma = std::min(text.find(','), text.size());
-    const std::string_view item = text.substr(0, comma);
-    text.remove_prefix(std::min(comma + 1, text.size()));
-    const size_t eq = std::min(item.find('='), item.size());
-    const auto* f = std::find_if(std::begin(kSpec), std::end(kSpec), [&](const SpecField& x) { return item.substr(0, eq) == x.name; });
-    std::string known;
-    for (const SpecField& x : kSpec) known += (known.empty() ? "" : ", ") + std::string(x.name);
-    if (f == std::end(kSpec)) return fail(Code::invalid_argument, fmt::format("there is no '{}'", item), "--simulate synthetic", "use " + known);
-    double v = std::nan("");
-    const std::string_view value = eq < item.size() ? item.substr(eq + 1) : std::string_view();
-    const auto [end, bad] = std::from_chars(value.data(), value.data() + value.size(), v);
-    if (bad != std::errc() || end != value.data() + value.size() || !(v >= f->least && v <= f->most))
-      return fail(Code::invalid_argument, fmt::format("{} is '{}'", f->name, value), "--simulate synthetic",
-                  fmt::format("use a number from {} to {}", f->least, f->most));
-    s.*f->field = v;
-  }
+  const NamedNumber known[] = {{"requests", &s.requests, 0, 1e8},
+                               {"rate", &s.rate, 1e-6, 1e9},
+                               {"prompt", &s.prompt, 1, kMostTokens},
+                               {"output", &s.output, 1, kMostTokens},
+                               {"prefixes", &s.prefixes, 0, 1e8},
+                               {"prefix_tokens", &s.prefix_tokens, 0, kMostTokens},
+                               {"sessions", &s.sessions, 0, 1e8},
+                               {"keys", &s.keys, 1, 1e8},
+                               {"priorities", &s.priorities, 1, 1e6},
+                               {"burst", &s.burst, 1, 1e6},
+                               {"seed", &s.seed, 0, 1e15}};
+  ISO_CHECK_OK(parse_numbers(text, known, "--simulate synthetic"));
   return s;
 }
 
@@ -164,9 +145,7 @@ Result<std::vector<SimRequest>> parse_trace(std::string_view text, std::string_v
 }
 
 Result<std::vector<SimRequest>> read_trace(const std::string& path) {
-  std::ifstream in(path, std::ios::binary);
-  if (!in) return fail(Code::not_found, fmt::format("'{}' cannot be read", path), "--simulate", "give a JSON Lines file, or synthetic:requests=1000");
-  const std::string text{std::istreambuf_iterator<char>(in), {}};
+  ISO_TRY(const std::string text, base::read_input(path, kMostBytes, "--simulate"));
   return parse_trace(text, path);
 }
 

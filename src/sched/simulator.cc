@@ -29,11 +29,12 @@ int64_t ns_of(double s) {
 class Run {
  public:
   Run(const std::vector<SimRequest>& requests, const SimOptions& o)
-      : requests_(requests), o_(o), router_({.ranks = o.ranks, .policy = o.policy, .request_equiv = o.request_equiv, .session_affinity = o.session_affinity}),
+      : requests_(requests), o_(o), router_({.ranks = o.ranks, .policy = o.policy, .request_equiv = o.request_equiv, .session_affinity = o.session_affinity, .max_sessions = o.max_sessions}),
         random_(o.faults.seed), rank_of_(requests.size(), -1), parked_(requests.size()), busy_(size_t(o.ranks), false) {
     for (int i = 0; i < o.ranks; ++i) ranks_.push_back(std::make_unique<SimRank>(o.rank));
     const auto& s = o.rank.scheduler;
-    if (o.lockstep && delayer_active(s.delayer, true)) group_.emplace(s.delayer, s.limits.token_budget);
+    if (o.lockstep)
+      group_.emplace(LockstepOptions{.delayer = s.delayer, .budget = s.limits.token_budget, .balancing = o.balancing, .balance = o.balance && s.limits.chunked});
     report_.requests = int64_t(requests.size());
   }
 
@@ -67,6 +68,9 @@ class Run {
     const int64_t blocks = (r.prompt + r.output) / o_.rank.scheduler.limits.block_size + 1;
     if (blocks > o_.rank.blocks)
       return fail(Code::resource_exhausted, fmt::format("request {} needs {} KV blocks, a rank has {}", i, blocks, o_.rank.blocks), "--sim-blocks",
+                  "raise it, or leave the request out");
+    if (r.rank >= o_.ranks)
+      return fail(Code::invalid_argument, fmt::format("request {} names rank {}, there are {}", i, r.rank, o_.ranks), "--sim-ranks",
                   "raise it, or leave the request out");
     auto s = std::make_unique<SimSeq>();
     s->index = i;
@@ -199,16 +203,16 @@ class Run {
     if (busy_[0]) return;
     for (int tries = 0;; ++tries) {
       bool work = false;
-      signals_.clear();
+      reports_.clear();
       for (size_t r = 0; r < ranks_.size(); ++r) {
         refuse_overdue(r);
-        work |= ranks_[r]->has_work();
-        signals_.push_back(ranks_[r]->observe(now_));
+        reports_.push_back({ranks_[r]->has_work(), ranks_[r]->observe(now_), ranks_[r]->meter().times(now_)});
+        work |= reports_.back().work;
       }
       if (!work) return;
-      const bool hold = group_ && !fires(group_->decide(combine(signals_), gate()));
+      const bool hold = group_->hold(reports_);
       for (auto& rank : ranks_) rank->plan(hold);
-      if (group_ && o_.balance && !hold) even_out();
+      if (group_->balances() && !hold) even_out();
       int64_t longest = 0;
       for (auto& rank : ranks_) longest = std::max(longest, rank->begin());
       if (longest > 0) {
@@ -221,33 +225,15 @@ class Run {
     }
   }
 
-  /// Whoever waits is who could start now: a backlog that finds no slot waits no longer for a hold.
-  CostGate gate() {
-    if (!o_.balance) return {};
-    return [this](int64_t hold_ticks) {
-      std::vector<GateRank> all;
-      int64_t waiting = 0;
-      for (size_t r = 0; r < ranks_.size(); ++r) {
-        all.push_back({ranks_[r]->meter().times(now_), signals_[r].able > 0});
-        waiting += signals_[r].held;
-      }
-      return gate_releases({.ranks = all, .waiting = waiting, .hold_ticks = hold_ticks});
-    };
-  }
-
-  /// Balancing, as every rank would do it from the gathered costs.
+  /// Every rank's second message, and what each does about all of them.
   void even_out() {
-    std::vector<std::vector<PrefillChunk>> chunks;
     std::vector<double> costs;
+    for (const auto& rank : ranks_) costs.push_back(group_->cost(rank->scheduler().prefill_chunks()));
     for (const auto& rank : ranks_) {
-      chunks.push_back(rank->prefill_chunks());
-      costs.push_back(prefill_cost(chunks.back(), o_.balancing.token_weight));
-    }
-    const double target = balance_target(costs, o_.balancing.slack);
-    for (size_t r = 0; r < ranks_.size(); ++r) {
-      if (costs[r] <= target) continue;
-      report_.shrunk_tokens += shrink_to_target(chunks[r], target, o_.balancing);
-      ranks_[r]->set_prefill(chunks[r]);
+      std::vector<PrefillChunk> mine = rank->scheduler().prefill_chunks();
+      const int64_t taken = group_->even_out(mine, costs);
+      if (taken > 0) rank->scheduler().set_prefill(mine);
+      report_.shrunk_tokens += taken;
     }
   }
 
@@ -268,7 +254,7 @@ class Run {
       report_.exits.resize(kExits);
       for (size_t e = 0; e < kExits; ++e) report_.exits[e] += d.count(Exit(e));
     };
-    if (group_) add(*group_);
+    if (group_ && group_->delayer()) add(*group_->delayer());
     for (const auto& rank : ranks_) {
       report_.preemptions += rank->preemptions();
       report_.hit_tokens += rank->hit_tokens();
@@ -286,8 +272,8 @@ class Run {
   std::vector<std::unique_ptr<SimSeq>> parked_;  ///< by request: waits for its KV from elsewhere
   std::vector<bool> busy_;                        ///< by rank; in lockstep the first stands for all
   std::priority_queue<Event, std::vector<Event>, std::greater<>> events_;
-  std::optional<Delayer> group_;
-  std::vector<Signals> signals_;
+  std::optional<Lockstep> group_;
+  std::vector<RankReport> reports_;
   uint64_t order_ = 0;
   size_t next_ = 0;
   int64_t now_ = 0;

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "sched/lockstep.h"
 #include "sched/route.h"
 #include "sched/sim_rank.h"
 
@@ -27,6 +28,7 @@ struct SimOptions {
   RoutePolicy policy = RoutePolicy::least_requests;
   int64_t request_equiv = 512;
   bool session_affinity = false;
+  int64_t max_sessions = 1'000'000;
   bool lockstep = false;  ///< all ranks step together, each step as long as its slowest rank's
   bool balance = true;    ///< in lockstep with a delayer: even out the cost of prefill steps, and its gate on holds
   BalanceOptions balancing;

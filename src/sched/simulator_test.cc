@@ -41,13 +41,21 @@ TEST(Trace, FieldsAndErrors) {
   EXPECT_EQ((*t)[1].session, "4");
   EXPECT_EQ((*t)[1].priority, -1);
   for (const char* bad : {"[1]", "{", "{\"prompt\": 0}", "{\"prompt\": \"x\"}", "{\"promt\": 1}", "{\"hash_ids\": [1.5]}", "{\"prefix_tokens\": 4}",
-                          "{\"arrival_s\": -1}", "{\"arrival_s\": 1e300}", "{\"session\": [1]}", "nan"}) {
+                          "{\"arrival_s\": -1}", "{\"prompt\": 10.5}", "{\"rank\": 0.5}", "{\"arrival_s\": 1e300}", "{\"session\": [1]}", "nan"}) {
     const auto r = parse_trace(std::string("{}\n") + bad, "t.jsonl");
     ASSERT_FALSE(r) << bad;
     EXPECT_NE(r.error().message().find("t.jsonl, line 2"), std::string::npos) << r.error().message();
   }
   EXPECT_FALSE(read_trace("/nonexistent"));
+  EXPECT_FALSE(read_trace("/"));
+  for (const char* bad : {"step_us=5x", "step_us", "step=1", "token_us=-1"}) EXPECT_FALSE(parse_cost(bad)) << bad;
   for (const char* bad : {"request=1", "requests", "requests=x", "rate=0", "prompt=0.5", "requests=1,,", "seed=-1"}) EXPECT_FALSE(synthetic_trace(bad)) << bad;
+}
+
+TEST(Simulator, RefusesARankThatIsNotThere) {
+  const auto r = simulate({{.prompt = 1, .output = 1}, {.prompt = 1, .output = 1, .rank = 2}}, small(2));
+  ASSERT_FALSE(r);
+  EXPECT_NE(r.error().message().find("request 1 names rank 2"), std::string::npos) << r.error().message();
 }
 
 TEST(Simulator, ARequestAloneTakesWhatItsStepsCost) {

@@ -286,12 +286,37 @@ class DataParallel(unittest.TestCase):
                 if env:
                     metrics = s.request("GET", "/metrics").read().decode()
                     self.assertIn('atom:dp_requests_routed_total{rank="1"} 2.0', metrics)
-                    self.assertEqual(s.json("POST", "/v1/completions", {"prompt": "a", "data_parallel_rank": 2})[0], 400)
+                    status, answer = s.json("POST", "/v1/completions", {"prompt": "a", "data_parallel_rank": 2})
+                    self.assertEqual((status, answer["error"]["param"]), (400, "data_parallel_rank"))
                     self.assertEqual(s.json("POST", "/v1/completions", {"prompt": "a"}, {"X-Data-Parallel-Rank": "x"})[0], 400)
             finally:
                 status, _ = s.stop()
             self.assertEqual(status, 0, s.log)
         self.assertEqual(texts[0], texts[1])
+
+    def test_processes_that_step_together(self):
+        with socket.create_server(("127.0.0.1", 0)) as free:
+            port = str(free.getsockname()[1])
+        group = {"ATOM_DP_SIZE": "2", "ATOM_DP_MASTER_PORT": port}
+        servers = [Server("--threads", "1", "--dp-lockstep", wait=False, env={**group, "ATOM_DP_RANK": str(k)}) for k in (1, 0)]
+        try:
+            for s in servers:
+                s.expect("listening on")
+                s.port = int(s.log.split("listening on http://127.0.0.1:")[1].split(",")[0])
+            for s in servers:
+                s.expect("ready: ")
+            self.assertIn(f"port {port}", servers[1].log, "rank 0 says where it waits")
+            body = {"prompt": "Once upon a time", "max_tokens": 12, "temperature": 0.8, "seed": 5}
+            texts = {s.json("POST", "/v1/completions", body)[1]["choices"][0]["text"] for s in servers}
+            self.assertEqual(len(texts), 1)
+            taken = Server("--dp-lockstep", wait=False, env={**group, "ATOM_DP_RANK": "0", "ATOM_DP_MASTER_PORT": str(servers[0].port)})
+            self.assertNotEqual(taken.process.wait(PATIENCE), 0)
+            self.assertIn(str(servers[0].port), taken.process.stderr.read())
+            self.assertEqual(servers[1].stop()[0], 0)
+            self.assertEqual(servers[0].json("POST", "/v1/completions", body)[1]["choices"][0]["text"], texts.pop(), "rank 1 goes on alone")
+        finally:
+            for s in servers:
+                s.stop()
 
     def test_a_rank_outside_the_group_stops_the_start(self):
         s = Server(wait=False, env={"ATOM_DP_SIZE": "2", "ATOM_DP_RANK": "2"})

@@ -84,6 +84,30 @@ class CommandLine(Cases):
         self.assertEqual(r.stderr.count("ATOM_DP_MASTER_PORT"), 1, r.stderr)
 
 
+class Simulator(unittest.TestCase):
+    GROUP = ["bench", "--simulate", "synthetic:requests=60,rate=200,prompt=600,output=20,prefixes=0", "--sim-ranks", "4", "--sim-lockstep"]
+
+    def lines(self, *args):
+        r = run(*self.GROUP, *args)
+        self.assertEqual(r.returncode, 0, r.stderr)
+        return dict(line.split(None, 1) for line in r.stdout.splitlines() if not line.startswith("computed in"))
+
+    def test_settings_of_balancing_act(self):
+        even = self.lines("--set", "ATOM_DP_PREFILL_BALANCE_MIN_TOKENS=16", "--set", "ATOM_DP_PREFILL_BALANCE_SLACK=0")
+        self.assertGreater(float(even["balance_shrunk_tokens"]), 0)
+        self.assertEqual(float(self.lines("--set", "ATOM_DP_PREFILL_BALANCE_MIN_TOKENS=16", "--set", "ATOM_DP_PREFILL_BALANCE_SLACK=9")["balance_shrunk_tokens"]), 0)
+        self.assertEqual(float(self.lines("--set", "ATOM_DP_PREFILL_BALANCE_SLACK=0")["balance_shrunk_tokens"]), 0, "a step has fewer than 4096 tokens")
+        self.assertNotEqual(even, self.lines("--set", "ATOM_DP_PREFILL_BALANCE_MIN_TOKENS=16", "--set", "ATOM_DP_PREFILL_BALANCE_SLACK=0",
+                                             "--set", "ATOM_DP_PREFILL_BALANCE_TOKEN_WEIGHT=1"))
+
+    def test_odd_inputs(self):
+        for args, text in [(["--sim-cost", "step_us=5x"], "step_us is '5x'"), (["--sim-faults", "cancel=0.5x"], "cancel is '0.5x'"), (["--sim-faults", "x=1"], "cancel"),
+                           (["--simulate", "/"], "folder"), (["--simulate", "/none"], "/none"), (["--simulate", "synthetic:rate"], "rate")]:
+            r = run("bench", "--simulate", "synthetic:requests=1", *args) if args[0] != "--simulate" else run("bench", *args)
+            self.assertIn(r.returncode, (1, 2), args)
+            self.assertIn(text, r.stderr)
+
+
 class Files(Cases):
     def setUp(self):
         self.folder = tempfile.mkdtemp()

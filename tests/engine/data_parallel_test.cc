@@ -5,60 +5,12 @@
 #include <regex>
 #include <thread>
 
-#include "fixture.h"
+#include "ranks_rig.h"
 
 namespace isotope::engine::test {
 namespace {
 
 using testing::HasSubstr;
-
-struct Ranks {
-  explicit Ranks(sched::RouterOptions routing, EngineOptions options = {.max_num_seqs = 4, .max_num_batched_tokens = 64}) {
-    std::vector<Parts> parts(static_cast<size_t>(routing.ranks));
-    const std::vector<kv::GroupConfig> groups = {{64, 0}, {64, 20}};
-    for (size_t r = 0; r < parts.size(); ++r) {
-      Parts& p = parts[r];
-      p.options = options;
-      p.options.block_size = kBlock;
-      p.options.first_rank = int(r);
-      p.info = {.name = "fake", .vocab = kVocab, .context_length = 200, .max_model_len = 200, .eos_ids = {kEos}};
-      p.groups = groups;
-      p.check_every_step = true;
-      auto runner = std::make_unique<FakeRunner>(kVocab, kBlock, groups);
-      runners.push_back(runner.get());
-      p.runner = std::move(runner);
-    }
-    engine = make_data_parallel_engine(std::move(parts), routing);
-  }
-  ~Ranks() {
-    engine->shutdown(0);
-    for (const FakeRunner* r : runners) EXPECT_EQ(r->bad_reads + r->bad_writes, 0);
-    const EngineStats s = engine->stats();
-    EXPECT_EQ(s.blocks_free + s.blocks_evictable, s.blocks_total) << "blocks were lost";
-  }
-  Engine* operator->() { return engine.get(); }
-
-  /// Value of a metric, labels included in the name.
-  double metric(const std::string& name) const {
-    const std::string text = engine->metrics();
-    const size_t at = text.find("\n" + name + " ");
-    EXPECT_NE(at, std::string::npos) << name << " is not in\n" << text;
-    return at == std::string::npos ? -1 : std::stod(text.substr(at + 2 + name.size()));
-  }
-
-  std::vector<FakeRunner*> runners;
-  std::unique_ptr<Engine> engine;
-};
-
-std::vector<Request> mixed(int n) {
-  std::vector<Request> v;
-  for (int i = 0; i < n; ++i) {
-    SamplingParams p{.temperature = i % 2 ? 0.9f : 0.0f, .seed = uint64_t(i), .max_tokens = 5 + i % 30, .logprobs = 1};
-    if (i % 3 == 0) p.repetition_penalty = 1.2f, p.frequency_penalty = 0.3f;
-    v.push_back(request(uint64_t(i), prompt_of(1 + (i * 37) % 120, uint32_t(i % 5)), p));
-  }
-  return v;
-}
 
 TEST(DataParallel, TheSameTokensWithAnyNumberOfRanks) {
   std::map<uint64_t, Answer> want;
@@ -116,6 +68,18 @@ TEST(DataParallel, TheRouterHearsOfFirstOutputsAndEnds) {
   EXPECT_EQ(ranks.metric("atom:dp_route_explicit_total"), 2);
 }
 
+TEST(DataParallel, TheLatestRequestsAreThoseOfAllRanks) {
+  Ranks ranks({.ranks = 3});
+  for (uint64_t id = 0; id < 9; ++id) {
+    Request r = request(id, prompt_of(5), {.temperature = 0, .max_tokens = 1});
+    r.rank = id < 6 ? int(id / 3) : 2;  // the first rank's are the oldest
+    run_one(*ranks.engine, std::move(r));
+  }
+  std::vector<uint64_t> ids;
+  for (const RequestRecord& r : ranks->records({}, 5)) ids.push_back(r.id);
+  EXPECT_EQ(ids, (std::vector<uint64_t>{8, 7, 6, 5, 4})) << "not the first rank's";
+}
+
 TEST(DataParallel, RefusedRequestsLeaveTheRouterAsItWas) {
   Ranks ranks({.ranks = 2});
   Request wrong_rank = request(1, prompt_of(5), {});
@@ -123,7 +87,7 @@ TEST(DataParallel, RefusedRequestsLeaveTheRouterAsItWas) {
   wrong_rank.sink = [](const TokenEvent&) {};
   const auto refused = ranks->submit(std::move(wrong_rank));
   ASSERT_FALSE(refused);
-  EXPECT_EQ(refused.error().source, "data_parallel_rank");
+  EXPECT_EQ(refused.error().source, "request field 'data_parallel_rank'") << "the API names the field of it";
   Request empty = request(2, {}, {});
   empty.sink = [](const TokenEvent&) {};
   EXPECT_FALSE(ranks->submit(std::move(empty)));

@@ -1,4 +1,4 @@
-// soak [SECONDS [STREAMS [ENGINES]]]: a real server with the real engines on a model of arithmetic. Clients send random calls, streamed and not, read some of
+// soak [SECONDS [STREAMS [ENGINES [together]]]]: a real server with the real engines on a model of arithmetic. Clients send random calls, streamed and not, read some of
 // the answer and leave, read it all or read it slowly, and send bodies that make no sense. Meanwhile counters may not fall and memory may not grow. Afterwards
 // every block must be back, every answer accounted for, the books balanced, and the server well.
 #include <algorithm>
@@ -45,14 +45,17 @@ engine::Parts make_parts(int streams, int rank) {
   parts.vocab.chat_template = "{% for m in messages %}{{ m.role + ': ' + m.content + '\n' }}{% endfor %}";
   parts.groups = {{600, 0}, {600, 16}};   // too few for all: preemption is part of the test
   parts.housekeeping = {.metrics_interval_s = 0.1, .device_timer = true};
+  parts.delayer = {.stall_ticks = 4, .decode_interval = 1, .log_every = 0};
+  parts.balancing = {.slack = 0, .min_tokens = 16};
   return parts;
 }
 
-Rig make_rig(int streams, int engines) {
+Rig make_rig(int streams, int engines, bool together) {
   Rig rig;
   std::vector<engine::Parts> ranks;
   for (int rank = 0; rank < engines; ++rank) {
     ranks.push_back(make_parts(streams, rank));
+    ranks.back().lockstep = together;
     auto runner = std::make_unique<engine::test::FakeRunner>(ByteTokenizer::kSize, kBlock, ranks.back().groups);
     runner->step_time = std::chrono::microseconds(200);
     rig.runners.push_back(runner.get());
@@ -80,6 +83,10 @@ std::string random_call(std::mt19937& rng, bool chat) {
   if (pick(3) == 0) body[chat ? "logprobs" : "prompt"] = chat ? Json(true) : Json(prompt);
   if (pick(2) == 0) body["stop"] = Json::array({"a", "zq"});
   if (pick(9) == 0) body["priority"] = pick(3);
+  if (pick(9) == 0) body["deadline_ms"] = 1 + pick(2000);
+  if (pick(9) == 0) body["cache_salt"] = std::string(1, char('a' + pick(3)));
+  if (pick(9) == 0) body["cache_control"] = {{"type", "ephemeral"}, {"ttl", "1s"}};
+  if (pick(9) == 0) body["user"] = "user " + std::to_string(pick(4));
   return dump(body);
 }
 
@@ -122,7 +129,8 @@ class Client {
     const HttpReply r = c.read(false, 120);
     const bool fine = r.complete && r.status == 200 && (r.chunked ? r.body.ends_with("data: [DONE]\n\n") : r.body.find("\"usage\"") != std::string::npos);
     if (fine) return ++counts_.whole;
-    if (r.status == 429) return ++counts_.refused;
+    const bool late = r.complete && (r.status == 503 || (r.chunked && r.body.find("\"code\":503") != std::string::npos)) && r.body.find("deadline_ms") != std::string::npos;
+    if (r.status == 429 || late) return ++counts_.refused;
     return wrong(r);
   }
 
@@ -198,8 +206,8 @@ bool memory_holds(const MemoryWatch& m, double seconds) {
   return seconds < 300 ? m.growth() < 64 * 0x1p20 : m.slope() * 60 < 0.25 * 0x1p20;
 }
 
-int run(double seconds, int streams, int engines) {
-  Rig rig = make_rig(streams, engines);
+int run(double seconds, int streams, int engines, bool together) {
+  Rig rig = make_rig(streams, engines, together);
   const int port = rig.http->port();
   base::HeapKeeper::process().freeze();
   const EngineStats before = rig.engine->stats();
@@ -244,5 +252,5 @@ int run(double seconds, int streams, int engines) {
 
 int main(int argc, char** argv) {
   const auto number = [&](int i, double fallback) { return argc > i ? std::atof(argv[i]) : fallback; };
-  return isotope::test::run(number(1, 3), int(number(2, 64)), std::max(1, int(number(3, 2))));
+  return isotope::test::run(number(1, 3), int(number(2, 64)), std::max(1, int(number(3, 2))), argc > 4 && std::string_view(argv[4]) == "together");
 }
