@@ -3,10 +3,11 @@
 
 #include <cstdint>
 #include <span>
+#include <string_view>
 
 namespace isotope {
 
-/// Decides which tokens may come next. One object for each sequence; called by the engine thread only.
+/// Decides which tokens may come next. One object for each sequence; called by one thread at a time.
 class TokenMask {
  public:
   virtual ~TokenMask() = default;
@@ -18,6 +19,8 @@ class TokenMask {
   virtual bool finished() const = 0;
   /// Takes back the last n accepted tokens (speculative verification).
   virtual void rollback(int n) = 0;
+  /// Why no token can be allowed any more, or ""; static text. The request then ends with it as its error.
+  virtual std::string_view problem() const { return {}; }
 };
 
 }  // namespace isotope

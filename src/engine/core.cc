@@ -345,16 +345,8 @@ void Core::fail_work(const Error& error) {
 }
 
 void Core::read_rows() {
-  parallel_rows_.clear();
-  const auto rows = builder_.logit_rows();
-  for (size_t i = 0; i < rows.size(); ++i) {
-    if (rows[i].sample && rows[i].seq->request.mask)
-      read_row(i, 0);  // masks are promised the engine's thread
-    else
-      parallel_rows_.push_back(i);
-  }
-  runner_.parallel(int64_t(parallel_rows_.size()),
-                   [this](int64_t i, int worker) { read_row(parallel_rows_[size_t(i)], worker); });
+  // A mask belongs to one row, so masks are made beside each other.
+  runner_.parallel(int64_t(builder_.logit_rows().size()), [this](int64_t i, int worker) { read_row(size_t(i), worker); });
 }
 
 void Core::read_row(size_t index, int worker) {
@@ -427,6 +419,9 @@ void Core::first_or_next_token(Sequence& s) {
 void Core::take_token(Sequence& s) {
   const int32_t token = s.outcome.token;
   s.fresh = false;
+  if (token < 0 && s.request.mask && !s.request.mask->problem().empty())
+    return retire(s, FinishReason::error,
+                  Error{Code::invalid_argument, std::string(s.request.mask->problem()), "grammar", "make the grammar simpler"});
   if (token < 0)
     return retire(s, FinishReason::error,
                   Error{Code::invalid_argument, fmt::format("no token is allowed at output position {}", s.output_tokens()),

@@ -99,7 +99,6 @@ class Core final : private sched::Owner {
   BatchBuilder builder_;
   std::vector<WorkItem> work_;
   tensor::Tensor logits_;
-  std::vector<size_t> parallel_rows_;
 
   struct Worker {
     explicit Worker(int64_t vocab) : sampler(vocab) {}

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "serve/cache_fields.h"
+#include "serve/form.h"
 #include "serve/sampling_fields.h"
 #include "serve/tool_fields.h"
 
@@ -120,6 +121,7 @@ Api<Call> parse_completion(const Json& body, Frontend& front, const CallLimits& 
     ISO_CHECK_OK(fit_context(f, front, call, max_tokens, at, call.spec.prompts[i]));
   }
   ISO_CHECK_OK(parse_cache_fields(f, call));
+  ISO_CHECK_OK(prepare_form(front, call));
   return call;
 }
 
@@ -171,12 +173,14 @@ Api<Call> parse_chat(const Json& body, Frontend& front, const CallLimits& limits
   ISO_TRY(prompt.ids, front.chat_ids(input));
   if (prompt.ids.empty()) return bad_field("messages", "the chat template makes an empty prompt of these messages");
   ISO_TRY(call.reply, parse_reply_plan(f, front, input, prompt.ids));
+  ISO_CHECK_OK(add_call_form(f, front, input.tools, call));
   if (call.reply.keep_special()) out.skip_special = false;
   call.spec.prompts.push_back(std::move(prompt));
   ISO_CHECK_OK(check_children(limits, call));
   ISO_TRY(const auto max_tokens, parse_max_tokens(f));
   ISO_CHECK_OK(fit_context(f, front, call, max_tokens, "messages", call.spec.prompts[0]));
   ISO_CHECK_OK(parse_chat_cache_fields(f, front, input, call));
+  ISO_CHECK_OK(prepare_form(front, call));
   return call;
 }
 

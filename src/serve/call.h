@@ -2,12 +2,14 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "serve/frontend.h"
 #include "serve/http_types.h"
 #include "serve/job.h"
 #include "serve/tools/reply_parser.h"
+#include "text/grammar/grammar.h"
 
 namespace isotope::serve {
 
@@ -23,6 +25,7 @@ struct Call {
   std::string model;
   std::string role = "assistant";
   int64_t created = 0;
+  std::optional<text::GrammarSpec> form;   ///< what the answer must be; spec.grammar holds it
   ReplyPlan reply;                  ///< chat: how reasoning and tool calls are told from content
 };
 

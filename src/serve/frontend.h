@@ -3,6 +3,7 @@
 
 #include <atomic>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <utility>
@@ -14,6 +15,7 @@
 #include "serve/messages.h"
 #include "serve/sampling_defaults.h"
 #include "text/chat_template.h"
+#include "text/grammar/grammar.h"
 #include "text/tokenizer.h"
 
 namespace isotope::serve {
@@ -27,6 +29,7 @@ struct FrontendOptions {
   Json template_kwargs = Json::object();        ///< for every chat request; a request's own win
   bool use_generation_config = true;            ///< take sampling defaults from the model's files
   SamplingDefaults sampling_overrides;          ///< win over the model's files
+  text::GrammarLimits grammar;                  ///< of structured output
   std::string tool_parser, reasoning_parser;    ///< names; "" takes what the chat template shows, "none" reads nothing
 };
 
@@ -67,6 +70,11 @@ class Frontend {
   /// Exactly the ids of the reference's apply_chat_template(tokenize=True), but for control-token text inside content, which stays text.
   Result<std::vector<int32_t>> chat_ids(const ChatInput&) const;
 
+  /// Makes a form ready that a request asks its answers to have. Any thread; waits for the work.
+  Result<std::shared_ptr<const text::Grammar>> grammar(const text::GrammarSpec&);
+  /// Prometheus text about them; "" before the first one.
+  std::string grammar_metrics() const;
+
   /// Named special tokens as text, "bos_token" …; those that the model's files name.
   const Json& special_tokens() const { return special_tokens_; }
   /// tokenizer_config.json, or the same facts gathered from GGUF metadata.
@@ -91,6 +99,8 @@ class Frontend {
   const ToolRow* tool_parser_ = nullptr;
   const ReasoningRow* reasoning_parser_ = nullptr;
   std::vector<std::string> warnings_;
+  mutable std::mutex grammar_mutex_;
+  std::unique_ptr<text::GrammarCompiler> grammars_;   ///< made when first needed: it holds a sorted copy of the vocabulary
   std::atomic<uint64_t> next_id_{1};
   base::Tracked tracked_{"front end", "serve"};
 };

@@ -37,6 +37,7 @@ Result<void> Job::start(std::atomic<uint64_t>& next_id) {
     r.rank = spec_.rank;
     r.session = spec_.session;
     r.session_has_parent = spec_.session_has_parent;
+    if (spec_.grammar) r.mask = spec_.grammar->mask();
     // A position that comes from the cache has no logits to score.
     r.use_prefix_cache = spec_.sampling.prompt_logprobs < 0;
     r.sink = [box = mailbox_, child = int(child)](const TokenEvent& e) { box->push(Event::copy(child, e)); };

@@ -12,6 +12,7 @@
 #include "isotope/engine.h"
 #include "serve/choice.h"
 #include "serve/mailbox.h"
+#include "text/grammar/grammar.h"
 
 namespace isotope::serve {
 
@@ -19,6 +20,7 @@ struct JobSpec {
   std::vector<Prompt> prompts;
   SamplingParams sampling;           ///< seed set; max_tokens comes from each prompt
   OutputOptions output;
+  std::shared_ptr<const text::Grammar> grammar;   ///< what every choice must be, or null
   int n = 1;                         ///< choices returned for each prompt
   int best_of = 1;                   ///< candidates made for each prompt; the n with the highest cumulative log-probability are returned
   int priority = 0;

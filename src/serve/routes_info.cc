@@ -60,6 +60,7 @@ Reply ApiHandler::metrics(HttpCall&) {
   if (f != nullptr) r.body = f->engine().metrics();
   if (!r.body.empty() && r.body.back() != '\n') r.body += '\n';
   r.body += metrics_.prometheus(f != nullptr ? model_id() : "");
+  if (f != nullptr) r.body += f->grammar_metrics();
   r.body += heap_metrics();
   return r;
 }

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "serve/sampling_words.h"
+#include "serve/structured_fields.h"
 
 namespace isotope::serve {
 namespace {
@@ -82,13 +83,6 @@ constexpr Refusal kRefused[] = {
     {"suffix", kString, kString, "inserting text before a suffix is not supported"},
     {"prompt_embeds", kString | kArray, kArray, "prompts are text or token ids"},
     {"use_beam_search", kBool, kBool, "beam search is not supported; best_of chooses among samples"},
-    {"structured_outputs", kObject, 0, "structured output is not supported yet"},
-    {"guided_json", kString | kObject, 0, "structured output is not supported yet"},
-    {"guided_regex", kString, 0, "structured output is not supported yet"},
-    {"guided_choice", kArray, 0, "structured output is not supported yet"},
-    {"guided_grammar", kString, 0, "structured output is not supported yet"},
-    {"grammar", kString, kString, "structured output is not supported yet"},
-    {"json_schema", kString | kObject, 0, "structured output is not supported yet"},
     {"functions", kArray, kArray, "tool calls are not supported yet"},
     {"logprob_token_ids", kArray, kArray, "log-probabilities of chosen tokens are not supported"},
     {"kv_transfer_params", kObject, kObject, "transferring the KV cache to another server is not supported yet"},
@@ -111,6 +105,8 @@ constexpr NoEffect kNoEffect[] = {
     {"length_penalty", kNumber},
     {"stream_interval", kNumber},
     {"vllm_xargs", kObject},
+    {"guided_decoding_backend", kString},
+    {"guided_whitespace_pattern", kString},
     {"metadata", kObject},
     {"store", kBool},
     {"service_tier", kString},
@@ -144,17 +140,6 @@ Result<void> refuse_modalities(const Fields& f) {
     return tl::unexpected(field_error(fmt::format("modalities[{}]", i), "this model writes text only, got " + shown(Json(list[i])), "send [\"text\"]", Code::unsupported));
   }
   return {};
-}
-
-Result<void> refuse_format(const Fields& f) {
-  ISO_TRY(const Json* format, f.object("response_format"));
-  if (format == nullptr) return {};
-  const Fields inner(*format, "response_format");
-  ISO_TRY(const auto type, inner.string("type"));
-  if (type && *type == "text") return {};
-  const std::string shown_type = type ? " of type " + shown(Json(*type)) : "";
-  return tl::unexpected(field_error("response_format", "a response format" + shown_type + " is not supported yet",
-                                    "leave it out, or send {\"type\": \"text\"}", Code::unsupported));
 }
 
 Result<void> parse_seed(const Fields& f, SamplingParams& p) {
@@ -313,8 +298,7 @@ Result<void> refuse_unsupported(const Fields& f) {
   for (const NoEffect& n : kNoEffect) {
     if (const Json* v = f.find(n.name); v != nullptr) ISO_CHECK_OK(check_kind(n.name, *v, n.kinds));
   }
-  ISO_CHECK_OK(refuse_modalities(f));
-  return refuse_format(f);
+  return refuse_modalities(f);
 }
 
 Result<void> parse_common(const Fields& f, Frontend& front, const CallLimits& limits, Call& call) {
@@ -332,6 +316,7 @@ Result<void> parse_common(const Fields& f, Frontend& front, const CallLimits& li
   ISO_CHECK_OK(parse_output(f, limits, call));
   ISO_CHECK_OK(parse_stream_options(f, call));
   ISO_CHECK_OK(parse_labels(f, call));
+  ISO_TRY(call.form, parse_structured(f));
   call.spec.output.stop_token_ids = p.stop_token_ids;
   call.spec.output.min_tokens = p.min_tokens;
   return {};

@@ -173,10 +173,12 @@ TEST(Tools, BadToolsAreRefusedByName) {
       {R"({"tools": [{"type": "function", "function": {"name": ""}}]})", "tools[0].function.name"},
       {R"({"tools": [{"type": "function", "function": {"name": "a b"}}]})", "tools[0].function.name"},
       {R"({"tools": [{"type": "function", "function": {"name": "f", "parameters": []}}]})", "tools[0].function.parameters"},
-      {R"({"tool_choice": "required"})", "tool_choice"},
+      {R"({"tool_choice": "required", "response_format": {"type": "json_object"}})", "tool_choice"},
+      {R"({"tool_choice": {"type": "function"}})", "tool_choice.name"},
       {R"({"tool_choice": "sometimes"})", "tool_choice"},
       {R"({"tool_choice": 3})", "tool_choice"},
-      {R"({"tool_choice": {"type": "function", "function": {"name": "f"}}})", "tool_choice"},
+      {R"({"tool_choice": {"type": "function", "function": {"name": "other"}}})", "tool_choice"},
+      {R"({"tool_choice": {"type": "widget"}})", "tool_choice.type"},
       {R"({"parallel_tool_calls": "no"})", "parallel_tool_calls"},
   };
   for (const auto& [fields, param] : rows) {
@@ -191,6 +193,74 @@ TEST(Tools, AnUnknownParserIsRefusedWithTheList) {
   const auto front = serve::Frontend::create(engine, std::make_unique<ByteTokenizer>(true), {.tool_parser = "xlam"});
   ASSERT_FALSE(front.has_value());
   EXPECT_NE(front.error().message().find("hermes"), std::string::npos);
+}
+
+Json two_tools() {
+  return Json::parse(R"([
+    {"type": "function", "function": {"name": "f", "strict": true, "parameters": {"type": "object", "required": ["city", "days"], "additionalProperties": false,
+      "properties": {"city": {"type": "string", "enum": ["Paris"]}, "days": {"type": "integer", "enum": [3]}}}}},
+    {"type": "function", "function": {"name": "g"}}])");
+}
+
+// Arguments without the space that a format without quotes may have around a value.
+Json arguments_of(const Json& function) {
+  Json out = Json::parse(function["arguments"].get<std::string>());
+  if (!out.contains("city")) return out;
+  std::string city = out["city"];
+  std::erase_if(city, [](char c) { return c == ' ' || c == '\t' || c == '\n' || c == '\r'; });
+  out["city"] = city;
+  return out;
+}
+
+// The engine draws anything that the grammar allows: what comes back is a call that the parser reads, or the grammar does not fit the parser.
+TEST(Tools, AForcedCallIsWrittenAsTheParserReadsIt) {
+  for (const char* parser : {"hermes", "llama3_json", "llama4_json", "mistral", "deepseek_v3", "deepseek_v31", "deepseek_v32", "kimi_k2", "qwen3_coder", "qwen3_xml", "glm45", "glm47", "minimax_m2"}) {
+    const TestServer s(options(parser, "none"));
+    for (int seed = 0; seed < 3; ++seed) {
+      Json r = {{"messages", Json::array({{{"role", "user"}, {"content", "x"}}})}, {"tools", two_tools()}, {"seed", seed}, {"max_tokens", 800}};
+      r["tool_choice"] = {{"type", "function"}, {"function", {{"name", "f"}}}};
+      r["parallel_tool_calls"] = false;
+      const Json choice = post(s, r)["choices"][0];
+      ASSERT_EQ(choice["message"]["tool_calls"].size(), 1u) << parser << choice;
+      const Json& f = choice["message"]["tool_calls"][0]["function"];
+      EXPECT_EQ(f["name"], "f") << parser;
+      EXPECT_EQ(arguments_of(f), Json::parse(R"({"city": "Paris", "days": 3})")) << parser << f;
+      EXPECT_EQ(choice["finish_reason"], "tool_calls") << parser;
+      r["tool_choice"] = "required";
+      const Json any = post(s, r)["choices"][0]["message"];
+      EXPECT_EQ(any["tool_calls"].size(), 1u) << parser << any;
+      r["tool_choice"] = Json::parse(R"({"type": "allowed_tools", "allowed_tools": {"mode": "required", "tools": [{"type": "function", "function": {"name": "g"}}]}})");
+      EXPECT_EQ(post(s, r)["choices"][0]["message"]["tool_calls"][0]["function"]["name"], "g") << parser;
+    }
+  }
+}
+
+TEST(Tools, StrictArgumentsAreHeldWithinText) {
+  for (const char* parser : {"hermes", "mistral", "qwen3_coder"}) {
+    const TestServer s(options(parser, "none"));
+    const std::string open = parser == std::string("mistral") ? "[TOOL_CALLS][{\"name\": \"f\", \"arguments\": " : parser == std::string("hermes") ? "<tool_call>\n{\"name\": \"f\", " : "<tool_call>\n<function=f>";
+    Json r = {{"messages", Json::array({{{"role", "user"}, {"content", "«say:Well, " + open + "»"}}})}, {"tools", two_tools()}, {"max_tokens", 800}, {"parallel_tool_calls", false}};
+    const Json message = post(s, r)["choices"][0]["message"];
+    ASSERT_EQ(message["tool_calls"].size(), 1u) << message;
+    EXPECT_EQ(arguments_of(message["tool_calls"][0]["function"]), Json::parse(R"({"city": "Paris", "days": 3})"));
+    r["messages"][0]["content"] = "«say:Just text.»";
+    EXPECT_EQ(post(s, r)["choices"][0]["message"]["content"], "Just text.");
+  }
+}
+
+TEST(Tools, AFormBeginsAfterTheReasoning) {
+  const TestServer s(options("", "deepseek_r1"));
+  Json r = request("I think {1}.</think>\n\n[4]", false);
+  r["response_format"] = Json::parse(R"({"type": "json_schema", "json_schema": {"name": "n", "schema": {"type": "array", "items": {"type": "integer"}}}})");
+  const Json message = post(s, r)["choices"][0]["message"];
+  EXPECT_EQ(message["reasoning"], "I think {1}.");
+  EXPECT_EQ(message["content"], "[4]");
+  const TestServer maybe(options("", "qwen3"));
+  for (const char* reply : {"<think>Well.</think>\n[4]", "[4]"}) {
+    Json q = request(reply, false);
+    q["response_format"] = r["response_format"];
+    EXPECT_EQ(post(maybe, q)["choices"][0]["message"]["content"], "[4]") << reply;
+  }
 }
 
 }  // namespace

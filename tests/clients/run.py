@@ -13,7 +13,8 @@ import sys
 import venv
 
 HERE = pathlib.Path(__file__).resolve().parent
-CLIENTS = {"openai": ["openai==3.57.0"], "lm_eval": ["lm-eval[api]==0.4.13"], "page": ["playwright==1.65.2", "pillow==13.0.0"]}
+CLIENTS = {"openai": ["openai==3.57.0"], "lm_eval": ["lm-eval[api]==0.4.13"], "structured": ["jsonschema==4.26.0"],
+           "page": ["playwright==1.65.2", "pillow==13.0.0"]}
 SKIPPED = 77
 
 
@@ -70,7 +71,7 @@ def main():
     python = environment(a.folder, a.client)
     server = Server(a.isotope, a.model, "--api-key", "key-of-the-test", "--max-model-len", "2048")
     try:
-        client = subprocess.run([python, HERE / f"{a.client}_client.py", server.url], timeout=1800)
+        client = subprocess.run([python, HERE / f"{a.client}_client.py", server.url], timeout=7200)
     finally:
         server.stop()
     sys.exit(client.returncode)

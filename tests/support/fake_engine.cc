@@ -40,6 +40,8 @@ std::vector<int32_t> script_of(const std::vector<int32_t>& prompt) {
   return ids;
 }
 
+bool has(const std::vector<uint32_t>& bits, int64_t token) { return (bits[size_t(token) / 32] >> (token % 32) & 1) != 0; }
+
 TokenLogprob score(const Request& r, int32_t token, int64_t at) {
   return {token, -0.25f - float(mix(uint64_t(token), uint64_t(at) + uint64_t(r.sampling.choice)) % 1000) / 512, 1};
 }
@@ -147,6 +149,18 @@ void FakeEngine::loop() {
   for (Running& r : running_) deliver(r, {}, FinishReason::abort, -1);
 }
 
+// The wanted token if the grammar allows it, else one drawn from those that it allows.
+int32_t FakeEngine::masked(Running& r, int32_t wanted) const {
+  std::vector<uint32_t> bits(size_t(info_.vocab + 31) / 32);
+  if (!r.request.mask->fill(bits) || has(bits, wanted)) return wanted;
+  const int64_t from = int64_t(mix(hash_of(r.request), uint64_t(r.made)) % uint64_t(info_.vocab));
+  for (int64_t i = 0; i < info_.vocab; ++i) {
+    const int64_t token = (from + i) % info_.vocab;
+    if (has(bits, token)) return int32_t(token);
+  }
+  return ByteTokenizer::kEos;
+}
+
 void FakeEngine::step(Running& r) {
   const SamplingParams& p = r.request.sampling;
   if (r.asked != FinishReason::none) {
@@ -159,8 +173,11 @@ void FakeEngine::step(Running& r) {
     if (bias == 100) token = id;
   }
   const bool asked_stop = std::find(p.stop_token_ids.begin(), p.stop_token_ids.end(), token) != p.stop_token_ids.end();
+  if (r.request.mask) token = masked(r, token);
   if ((token == ByteTokenizer::kEos && !p.ignore_eos && r.made >= p.min_tokens) || asked_stop) return deliver(r, {}, FinishReason::stop, token);
   if (token == ByteTokenizer::kEos) token = '.';
+  const bool complete = r.request.mask && r.request.mask->accept(token) && r.request.mask->finished();
+  if (complete) return deliver(r, {token}, FinishReason::stop, -1);
   const bool last = r.made + 1 >= p.max_tokens;
   deliver(r, {token}, last ? FinishReason::length : FinishReason::none, -1);
 }

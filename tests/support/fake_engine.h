@@ -1,5 +1,5 @@
 // An engine without a model: a thread that gives every running request one token a step. What it says is a function of prompt, seed, choice
-// and position; a prompt that contains «say:…» is answered with the text between the colon and the closing quote.
+// and position, and of the grammar; a prompt that contains «say:…» is answered with the text between the colon and the closing quote.
 #pragma once
 
 #include <atomic>
@@ -52,6 +52,7 @@ class FakeEngine final : public Engine {
   };
   void loop();
   void step(Running&);
+  int32_t masked(Running&, int32_t wanted) const;
   void deliver(Running&, std::vector<int32_t> tokens, FinishReason, int32_t stop_token);
 
   FakeOptions options_;
