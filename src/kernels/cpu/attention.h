@@ -16,7 +16,7 @@
 
 namespace isotope::kernels::cpu {
 
-inline constexpr int kChunk = 64;        ///< tokens; a build constant: it decides bits
+inline constexpr int kChunk = 128;        ///< tokens; a build constant: it decides bits
 inline constexpr int kTile = 16;         ///< tokens side by side in the lanes
 inline constexpr int kMaxRows = 12;      ///< rows of one call
 inline constexpr int kMaxHeadDim = 512;

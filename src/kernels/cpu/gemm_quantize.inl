@@ -32,7 +32,54 @@ inline void quantize_block(const float* x, int valid, int h, int r, std::byte* r
   put(f + 16 * h, -s.b);
 }
 
+#if defined(__AVX512F__)
+/// A whole block of sixteen rows: what crosses the lanes does so for all rows at once. The same bits as row by row. False, and nothing done, if a row is zero
+/// or not finite.
+inline bool quantize_sixteen(const float* x, int64_t x_stride, std::byte* record) {
+  f32x16 tops[16];
+  for (int r = 0; r < 16; ++r) tops[r] = bits_to_f32(max(f32_to_bits(abs(load(x + r * x_stride))), f32_to_bits(abs(load(x + r * x_stride + 16)))));
+  const i32x16 top = hmaxes_of_bits(tops);
+  const f32x16 amax = bits_to_f32(top);
+  if (any(~gt(set1(int32_t{0x7f800000}), top) | lt(amax, set1(kSmallestAmax)))) return false;
+  alignas(64) float inv[16];
+  store(inv, set1(127.0f) / amax);
+  CodePair pairs[8];
+  for (int r = 0; r < 16; r += 2) {
+    const float *a = x + r * x_stride, *b = a + x_stride;
+    const f32x16 ia = set1(inv[r]), ib = set1(inv[r + 1]);
+    pairs[r / 2] = code_pair(to_i32(load(a) * ia), to_i32(load(a + 16) * ia), to_i32(load(b) * ib), to_i32(load(b + 16) * ib));
+    store(reinterpret_cast<int32_t*>(record + r * kBlock), {pairs[r / 2].codes});
+  }
+  const HalfSums s = half_sums(pairs);
+  const i32x16 both = s.first + s.second, none = zero_i32();
+  const f32x16 d = amax / set1(127.0f);
+  auto* f = reinterpret_cast<float*>(record + 16 * kBlock);
+  store(f, d);
+  store(f + 16, d * to_f32(both));
+  store(f + 32, bits_to_f32(none - both));
+  store(f + 48, bits_to_f32(none - s.first));
+  store(f + 64, bits_to_f32(none - s.second));
+  return true;
+}
+#else
+inline bool quantize_sixteen(const float*, int64_t, std::byte*) { return false; }
+#endif
+
+// The whole blocks of a panel of sixteen rows; returns the columns they take.
+inline int64_t quantize_whole(const float* x, int64_t x_stride, int64_t k, std::byte* panel) {
+  int64_t i = 0;
+  for (; i + kBlock <= k; i += kBlock, panel += 16 * kRecordBytes) {
+    if (quantize_sixteen(x + i, x_stride, panel)) continue;
+    for (int r = 0; r < 16; ++r) quantize_block(x + r * x_stride + i, kBlock, 16, r, panel);
+  }
+  return i;
+}
+
 void quantize_panel(const float* x, int64_t x_stride, int h, int64_t k, std::byte* panel) noexcept {
+  if (h == 16) {
+    const int64_t whole = quantize_whole(x, x_stride, k, panel);
+    x += whole, k -= whole, panel += whole / kBlock * int64_t(16 * kRecordBytes);
+  }
   for (int r = 0; r < h; ++r) {
     const float* row = x + r * x_stride;
     std::byte* record = panel;

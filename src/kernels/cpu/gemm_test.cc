@@ -104,6 +104,38 @@ TEST(Gemm, PanelHeightsHaveKernels) {
   }
 }
 
+// Panels of any height and instruction set hold for a row what the portable kernels hold for it alone, also where a block is zero, tiny or not finite.
+TEST(Gemm, QuantizedRowsAreTheSameInEveryPanel) {
+  const GemmKernels& plain = isa_candidates().back().table->gemm;
+  constexpr int64_t k = 5 * kBlock + 9, stride = k + 3, blocks = 6;
+  constexpr float kOdd[] = {0.0f, -0.0f, 1e-38f, 0x1p-101f, 3e38f, __builtin_inff(), -__builtin_inff(), __builtin_nanf("")};
+  std::mt19937 rng(4);
+  for (int trial = 0; trial < 60; ++trial) {
+    std::vector<float> x(16 * size_t(stride));
+    for (float& v : x) v = float(int32_t(rng())) * 0x1p-31f;
+    for (int i = 0; i < trial; ++i) {  // whole blocks of zero, and single odd values
+      const size_t r = rng() % 16, b = rng() % blocks, first = r * size_t(stride) + b * kBlock;
+      if (i % 2) std::fill_n(x.begin() + int64_t(first), b + 1 < size_t(blocks) ? kBlock : 9, 0.0f);
+      x[first + rng() % 9] = kOdd[rng() % std::size(kOdd)];
+    }
+    for (const IsaState& isa : isa_candidates()) {
+      if (!isa.runnable) continue;
+      const int h = isa.table->gemm.panel_rows;
+      std::vector<std::byte> panel(quantized_bytes(h, k)), row(quantized_bytes(1, k));
+      isa.table->gemm.quantize_panel(x.data(), stride, h, k, panel.data());
+      for (int r = 0; r < h; ++r) {
+        plain.quantize_panel(x.data() + r * stride, stride, 1, k, row.data());
+        for (int64_t b = 0; b < blocks; ++b) {
+          const std::byte *whole = panel.data() + size_t(b * h) * kRecordBytes, *alone = row.data() + size_t(b) * kRecordBytes;
+          ASSERT_EQ(std::memcmp(whole + r * kBlock, alone, kBlock), 0) << isa.isa << " trial " << trial << " row " << r << " block " << b;
+          for (int f = 0; f < 5; ++f)
+            ASSERT_EQ(std::memcmp(whole + h * kBlock + 4 * (h * f + r), alone + kBlock + 4 * f, 4), 0) << isa.isa << " row " << r << " block " << b << " field " << f;
+        }
+      }
+    }
+  }
+}
+
 TEST(Gemm, UnitsAreWholeAndAligned) {
   for (const PackRow& p : kPacks) {
     EXPECT_EQ(p.unit_bytes() % 16, 0) << p.name;

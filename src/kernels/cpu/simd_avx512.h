@@ -116,6 +116,10 @@ inline f32x16 across(const f32x16 (&a)[16], Op op) {
 }
 inline f32x16 hsums(const f32x16 (&a)[16]) { return across(a, [](f32x16 x, f32x16 y) { return x + y; }); }
 inline f32x16 hmaxes(const f32x16 (&a)[16]) { return across(a, [](f32x16 x, f32x16 y) { return max(x, y); }); }
+/// The largest of the lanes' bits as integers.
+inline i32x16 hmaxes_of_bits(const f32x16 (&a)[16]) {
+  return {_mm512_castps_si512(across(a, [](f32x16 x, f32x16 y) { return f32x16{_mm512_castsi512_ps(_mm512_max_epi32(_mm512_castps_si512(x.v), _mm512_castps_si512(y.v)))}; }).v)};
+}
 inline int32_t hsum(i32x16 a) { return _mm512_reduce_add_epi32(a.v); }
 inline int32_t hmax(i32x16 a) { return _mm512_reduce_max_epi32(a.v); }
 
@@ -178,6 +182,36 @@ inline Sums store_codes(int8_t* p, i32x16 a, i32x16 b) {
   v = _mm256_add_epi32(v, _mm256_shuffle_epi32(v, 0x4e));
   v = _mm256_add_epi32(v, _mm256_shuffle_epi32(v, 0xb1));
   return {_mm256_cvtsi256_si32(v), _mm_cvtsi128_si32(_mm256_extracti128_si256(v, 1))};
+}
+
+/// Two rows of 32 codes from lanes in [-128, 127], and the sums of each sixteen as four int32 parts.
+struct CodePair {
+  __m512i codes, parts;
+};
+inline CodePair code_pair(i32x16 a0, i32x16 a1, i32x16 b0, i32x16 b1) {
+  const __m512i mixed = _mm512_packs_epi16(_mm512_packs_epi32(a0.v, a1.v), _mm512_packs_epi32(b0.v, b1.v));
+  const __m512i q = _mm512_permutexvar_epi32(_mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15), mixed);
+  return {q, _mm512_dpbusd_epi32(_mm512_setzero_si512(), _mm512_set1_epi8(1), q)};
+}
+/// From the parts of eight pairs: the sums of the first and of the second sixteen of each row.
+struct HalfSums {
+  i32x16 first, second;
+};
+inline HalfSums half_sums(const CodePair (&p)[8]) {
+  const auto add = [](__m512i x, __m512i y, auto low, auto high) {
+    const __m512 a = _mm512_castsi512_ps(x), b = _mm512_castsi512_ps(y);
+    return _mm512_add_epi32(_mm512_castps_si512(_mm512_shuffle_ps(a, b, low())), _mm512_castps_si512(_mm512_shuffle_ps(a, b, high())));
+  };
+  using std::integral_constant;
+  __m512i sums[2];  // quarter k of sums[i]: half k % 2 of the rows 8 i + k / 2 + {0, 2, 4, 6}
+  for (int i = 0; i < 2; ++i) {
+    const CodePair* q = p + 4 * i;
+    const __m512i x = add(q[0].parts, q[1].parts, integral_constant<int, 0x44>{}, integral_constant<int, 0xee>{});
+    const __m512i y = add(q[2].parts, q[3].parts, integral_constant<int, 0x44>{}, integral_constant<int, 0xee>{});
+    sums[i] = add(x, y, integral_constant<int, 0x88>{}, integral_constant<int, 0xdd>{});
+  }
+  const __m512i first = _mm512_setr_epi32(0, 8, 1, 9, 2, 10, 3, 11, 16, 24, 17, 25, 18, 26, 19, 27);
+  return {{_mm512_permutex2var_epi32(sums[0], first, sums[1])}, {_mm512_permutex2var_epi32(sums[0], _mm512_add_epi32(first, _mm512_set1_epi32(4)), sums[1])}};
 }
 
 // ---- pairs of bfloat16: see simd.h ------------------------------------------------------------------------------------------
