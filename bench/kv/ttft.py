@@ -1,14 +1,16 @@
 #!/usr/bin/env python3
-"""What a prefix hit is worth in a live server: ttft.py PROGRAM [MODEL]
+"""What a prefix hit is worth in a live server: ttft.py PROGRAM [MODEL] [--pairs N] [--loads N]
 
 Starts `isotope serve` twice, with the prefix cache and without it, and prints
- - the time to first token of prompts of 4096 shared and 16 own tokens, one at a time, against that of 128-token prompts;
- - output tokens per second of 64 such requests with 16 output tokens each, all at once.
-Run it on a quiet machine.
+ - the time to first token of prompts of 4096 shared and 16 own tokens against that of 128-token prompts, one at a time and in turns;
+ - output tokens per second of 64 such requests with 16 output tokens each, all at once, with the cache and without it in turns.
+What runs in turns sees the same machine, so the ratios hold on a busy one too; for the times take a quiet one.
 """
+import argparse
 import concurrent.futures
 import pathlib
 import random
+import re
 import statistics
 import sys
 import tempfile
@@ -17,9 +19,7 @@ import time
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "tests" / "kv_events"))
 from support import Process, call, wait_for  # noqa: E402
 
-PROGRAM = sys.argv[1]
-MODEL = sys.argv[2] if len(sys.argv) > 2 else "smollm2-135m"
-SHARED, OWN, SHORT, REQUESTS, OUTPUT, REPEATS = 4096, 16, 128, 64, 16, 15
+SHARED, OWN, SHORT, REQUESTS, OUTPUT = 4096, 16, 128, 64, 16
 rng = random.Random(1)
 
 
@@ -33,32 +33,58 @@ def complete(url, ids, output=1):
     return body
 
 
-def ttft(url, prompts):
-    return statistics.median(complete(url, ids)["timings"]["ttft_ms"] for ids in prompts)
+def ttft(url, ids):
+    return complete(url, ids)["timings"]["ttft_ms"]
 
 
-def measure(flags, folder):
-    server = Process("server", folder, [PROGRAM, "serve", "--model", MODEL, "--port", "0", *flags])
-    try:
-        url = wait_for(lambda: next((w for w in server.text().split() if w.startswith("http://") and w.rstrip("/").endswith("/v1")), None), 300)[:-3].rstrip("/")
-        shared = tokens(SHARED)
-        complete(url, shared + tokens(OWN))
-        short = ttft(url, [tokens(SHORT) for _ in range(REPEATS)])
-        long = ttft(url, [shared + tokens(OWN) for _ in range(REPEATS if not flags else 3)])
-        begin = time.time()
-        with concurrent.futures.ThreadPoolExecutor(REQUESTS) as pool:
-            list(pool.map(lambda _: complete(url, shared + tokens(OWN), OUTPUT), range(REQUESTS)))
-        return short, long, REQUESTS * OUTPUT / (time.time() - begin)
-    finally:
-        server.stop()
+def rate(url, shared):
+    begin = time.time()
+    with concurrent.futures.ThreadPoolExecutor(REQUESTS) as pool:
+        list(pool.map(lambda _: complete(url, shared + tokens(OWN), OUTPUT), range(REQUESTS)))
+    return REQUESTS * OUTPUT / (time.time() - begin)
+
+
+class Server(Process):
+    def __init__(self, name, folder, program, model, *flags):
+        super().__init__(name, folder, [program, "serve", "--model", model, "--port", "0", "--kv-cache-memory-bytes", "3000000000", *flags])
+        self.url = wait_for(self.ready, 300)
+
+    def ready(self):
+        if self.process.poll() is not None:
+            raise AssertionError(f"{self.name} ended:\n{self.text()}")
+        found = re.search(r"ready: (http\S+)/v1", self.text())
+        return found and found[1]
 
 
 def main():
+    p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    p.add_argument("program")
+    p.add_argument("model", nargs="?", default="smollm2-135m")
+    p.add_argument("--pairs", type=int, default=15, help="pairs of a short prompt and a hit")
+    p.add_argument("--loads", type=int, default=3, help="rounds of 64 requests with the cache and without it; 0 leaves them out, without it one takes minutes")
+    a = p.parse_args()
+    shared = tokens(SHARED)
     with tempfile.TemporaryDirectory() as folder:
-        short, hit, fast = measure([], folder)
-        _, cold, slow = measure(["--no-enable-prefix-caching"], folder)
-    print(f"time to first token: {SHORT} tokens {short:.1f} ms, {SHARED} cached + {OWN} own {hit:.1f} ms ({hit / short:.2f} x), without the cache {cold:.0f} ms")
-    print(f"{REQUESTS} requests of {SHARED} + {OWN} tokens, {OUTPUT} output tokens each: {fast:.1f} tokens/s, without the cache {slow:.1f} ({fast / slow:.1f} x)")
+        servers = [Server("cached", folder, a.program, a.model)]
+        try:
+            cached = servers[0].url
+            complete(cached, shared + tokens(OWN))
+            times = [(ttft(cached, tokens(SHORT)), ttft(cached, shared + tokens(OWN))) for _ in range(a.pairs)]
+            short, hit = (statistics.median(t[k] for t in times) for k in (0, 1))
+            ratios = sorted(h / s for s, h in times)
+            print(f"time to first token: {SHORT} tokens {short:.1f} ms, {SHARED} cached + {OWN} own {hit:.1f} ms; "
+                  f"ratio of pairs {statistics.median(ratios):.2f} ({ratios[0]:.2f} to {ratios[-1]:.2f})", flush=True)
+            if not a.loads:
+                return
+            servers.append(Server("plain", folder, a.program, a.model, "--no-enable-prefix-caching"))
+            pairs = [(rate(cached, shared), rate(servers[1].url, shared)) for _ in range(a.loads)]
+        finally:
+            for s in servers:
+                s.stop()
+    fast, slow = (statistics.median(p[k] for p in pairs) for k in (0, 1))
+    ratios = sorted(f / s for f, s in pairs)
+    print(f"{REQUESTS} requests of {SHARED} + {OWN} tokens, {OUTPUT} output tokens each: {fast:.1f} tokens/s, without the cache {slow:.1f}; "
+          f"ratio of pairs {statistics.median(ratios):.1f} ({ratios[0]:.1f} to {ratios[-1]:.1f})")
 
 
 if __name__ == "__main__":

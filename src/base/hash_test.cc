@@ -35,11 +35,12 @@ TEST(BlockHash, GrowsBlockByBlockToTheSameChain) {
   EXPECT_EQ(once, grown);
 }
 
-TEST(BlockHash, IdentityFieldsNeverRunTogether) {
+TEST(BlockHash, IdentityFieldsNeverRunTogether) {  // field report G18: all that a cached block depends on goes through this one function
   std::set<std::optional<uint64_t>> seen{cache_seed({})};
   EXPECT_FALSE(*seen.begin());
   const CacheIdentity ids[] = {
-      {.salt = "abc"}, {.lora = "abc"}, {.model = "abc"}, {.salt = "ab", .lora = "c"}, {.salt = "a", .lora = "bc"}};
+      {.salt = "abc"},  {.lora = "abc"},     {.model = "abc"}, {.salt = "ab", .lora = "c"}, {.salt = "a", .lora = "bc"}, {.lora = "abc", .lora_scale = 2},
+      {.revision = "abc"}, {.kv_dtype = "abc"}, {.block_size = 16}, {.block_size = 32}};
   for (const auto& id : ids) EXPECT_TRUE(seen.insert(cache_seed(id)).second);
 }
 

@@ -142,7 +142,7 @@ class Flags(unittest.TestCase):
         self.assertIn(f.name, r.stderr)
 
 
-class Life(unittest.TestCase):
+class Life(unittest.TestCase):  # field reports X02, X03
     def test_an_idle_server_sleeps_and_stops_at_once(self):
         s = Server()
         s.json("POST", "/v1/completions", {"prompt": "a", "max_tokens": 2})
@@ -272,6 +272,20 @@ class Explain(unittest.TestCase):
         self.assertEqual(s.json("GET", "/debug/gc_census")[1]["frozen"], 0)
         s.stop()
         self.assertEqual(s.log.count("ATOM_GC_THRESHOLD"), 1, "a wrong value is one warning and changes nothing")
+
+
+class KvEvents(unittest.TestCase):
+    def test_a_router_sees_who_publishes_and_in_which_blocks(self):  # field report X14: what a worker can do for a router that would guess
+        on = {"ATOM_KV_EVENTS_ENABLE": "1", "ATOM_KV_EVENTS_ENDPOINT": "tcp://127.0.0.1:0"}
+        for env, flags, publishes in [({}, ["--block-size", "32"], False), (on, ["--no-enable-prefix-caching"], False), (on, ["--block-size", "32"], True)]:
+            s = Server(*flags, env=env)
+            try:
+                sources = s.json("GET", "/kv_event_sources")[1]
+                self.assertEqual(sources.get("0", {}).get("enable_kv_cache_events", False), publishes)
+                self.assertIn(f'block_size="{"32" if flags[0] == "--block-size" else "16"}"', s.request("GET", "/metrics").read().decode())
+            finally:
+                self.assertEqual(s.stop()[0], 0, s.log)
+            self.assertEqual("no KV events are published" in s.log, bool(env) and not publishes, "asked for and impossible: the log says so")
 
 
 class DataParallel(unittest.TestCase):

@@ -97,7 +97,7 @@ TEST(CacheLevers, ReasonsReachTheStatistics) {
   EXPECT_EQ(go(7, prompt, "them", 12).cached_tokens, 12);
 }
 
-/// Field report: the prefix of one tenant (or adapter) is never reused for another, whatever the order, and answers do not mix.
+/// Field report G17: the prefix of one tenant (or adapter) is never reused for another, whatever the order, and answers do not mix.
 TEST(CacheLevers, TenantsNeverShareWhatIsTheirs) {
   Rig rig({.groups = {{512, 0}}});
   const SamplingParams p{.temperature = 0, .max_tokens = 8, .ignore_eos = true, .logprobs = 0};
