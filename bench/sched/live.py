@@ -3,7 +3,7 @@
 
 Two engines on one core each that step together (--data-parallel-size 2 --dp-lockstep) get more requests than they can serve. Each comparison starts one
 server for each setting and lets them work in turns, so that both see the same machine; it prints the figures of each and the ratio of their rates.
- - delayer: prompts of 256 tokens, answers of 48, on or off
+ - delayer: prompts of 256 tokens, answers of 128, on or off
  - balance: every second prompt is long, round robin sends all of those to one rank; costs evened out or left as they are
 Run it on a quiet machine.
 """
@@ -23,9 +23,9 @@ from support import Process, call, wait_for  # noqa: E402
 TOGETHER = ["--data-parallel-size", "2", "--dp-lockstep", "--threads", "2", "--kv-cache-memory-bytes", "1000000000", "--no-enable-prefix-caching"]
 COMPARISONS = {
     "delayer": {
-        "flags": ["--max-num-seqs", "12", "--max-num-batched-tokens", "512"],
+        "flags": ["--max-num-seqs", "16", "--max-num-batched-tokens", "512"],
         "settings": {"off": {"ATOM_ENABLE_PREFILL_DELAYER": "0"}, "on": {"ATOM_ENABLE_PREFILL_DELAYER": "1"}},
-        "prompts": (256, 256), "output": 48, "clients": 48,
+        "prompts": (256, 256), "output": 128, "clients": 48,
     },
     "balance": {
         "flags": ["--max-num-seqs", "12", "--max-num-batched-tokens", "1024", "--dp-load-balance", "round_robin"],
@@ -100,7 +100,7 @@ def main():
     p.add_argument("model", nargs="?", default="smollm2-135m")
     p.add_argument("--only", choices=COMPARISONS)
     p.add_argument("--rounds", type=int, default=5)
-    p.add_argument("--requests", type=int, default=144)
+    p.add_argument("--requests", type=int, default=96)
     a = p.parse_args()
     for name in [a.only] if a.only else COMPARISONS:
         compare(name, a.program, a.model, a.rounds, a.requests)

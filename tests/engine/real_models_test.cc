@@ -26,11 +26,11 @@ class RealModel : public testing::TestWithParam<const char*> {
     if (path_.empty()) GTEST_SKIP() << "scripts/fetch-model " << GetParam() << " brings the model";
   }
 
-  std::unique_ptr<Engine> open(EngineOptions o = {}) {
+  std::unique_ptr<Engine> open(EngineOptions o = {}, const std::map<std::string, std::string>& settings = {}) {
     o.model = path_;
     if (!o.kv_bytes) o.kv_bytes = 256 << 20;
     if (!o.threads) o.threads = 2;
-    auto e = Engine::open(o, levers::Levers::defaults());
+    auto e = Engine::open(o, *levers::Levers::resolve({.environment = settings}));
     EXPECT_TRUE(e) << (e ? "" : e.error().message());
     return e ? std::move(*e) : nullptr;
   }
@@ -110,6 +110,33 @@ TEST_P(RealModel, SamePromptSameBits) {
     EXPECT_EQ(e->info().fingerprint, plain->info().fingerprint);
     expect_all(run(*e, sixteen()), want, name);
     EXPECT_EQ(e->stats().preemptions > 0, options.preempt_every > 0);
+    expect_all_blocks_back(*e);
+  }
+}
+
+/// Settings of the scheduler and of the prefix cache choose when and how a token comes about, never which.
+TEST_P(RealModel, SettingsNeverChangeATokenOrABit) {
+  const auto plain = open();
+  ASSERT_TRUE(plain);
+  const auto want = run(*plain, sixteen());
+  struct Case {
+    const char* name;
+    EngineOptions options;
+    std::map<std::string, std::string> settings;
+  };
+  const Case cases[] = {
+      {"prefill delayer", {.max_num_seqs = 6, .max_num_batched_tokens = 256}, {{"ATOM_PREFILL_DECODE_INTERVAL", "3"}}},
+      {"two engines that step together", {.data_parallel_size = 2, .max_model_len = 1024, .max_num_seqs = 4, .max_num_batched_tokens = 256},
+       {{"ISOTOPE_DP_LOCKSTEP", "1"}, {"ATOM_DP_PREFILL_BALANCE_MIN_TOKENS", "16"}, {"ATOM_DP_PREFILL_BALANCE_SLACK", "0"}}},
+      {"memo, fast walk and front-end hashes off", {},
+       {{"ATOM_PREFIX_WALK_MEMO", "0"}, {"ATOM_PREFIX_FAST_WALK", "0"}, {"ATOM_FRONTEND_PREFIX_HASH", "0"}}},
+  };
+  for (const Case& c : cases) {
+    const auto e = open(c.options, c.settings);
+    ASSERT_TRUE(e);
+    EXPECT_EQ(e->info().fingerprint, plain->info().fingerprint) << c.name;
+    expect_all(run(*e, sixteen()), want, c.name);
+    expect_all(run(*e, sixteen()), want, std::string(c.name) + ", prefixes cached");
     expect_all_blocks_back(*e);
   }
 }
