@@ -9,3 +9,16 @@ target_compile_definitions(xgrammar PUBLIC XGRAMMAR_LOG_CUSTOMIZE=1 XGRAMMAR_ENA
 target_include_directories(xgrammar SYSTEM PUBLIC ${xgrammar_SOURCE_DIR}/include ${xgrammar_SOURCE_DIR}/3rdparty/picojson ${xgrammar_SOURCE_DIR}/3rdparty/dlpack/include)
 target_include_directories(xgrammar PRIVATE ${xgrammar_SOURCE_DIR}/cpp)
 target_link_libraries(xgrammar PUBLIC Threads::Threads)
+
+# One correction: texts of bounded length must not hold control characters, as those without a bound do not; JSON forbids them. The check fails the
+# configuration when another version no longer has the line.
+set(converter ${xgrammar_SOURCE_DIR}/cpp/json_schema_converter.cc)
+file(READ ${converter} converter_text)
+string(REPLACE [[builder_.AddCharacterClass({{'"', '"'}, {'\\', '\\'}]] [[builder_.AddCharacterClass({{0, 0x1f}, {'"', '"'}, {'\\', '\\'}]] corrected "${converter_text}")
+string(FIND "${corrected}" [[builder_.AddCharacterClass({{0, 0x1f}, {'"', '"'}, {'\\', '\\'}]] found)
+if(found EQUAL -1)
+  message(FATAL_ERROR "xgrammar's ${converter} does not have the line that cmake/xgrammar.cmake corrects; look whether it still needs to be")
+endif()
+if(NOT corrected STREQUAL converter_text)
+  file(WRITE ${converter} "${corrected}")
+endif()

@@ -19,7 +19,9 @@ class Answer final : public Pending {
         front_(front),
         options_(std::move(options)),
         job_(front.engine(), front.tokenizer(), call_.spec, options_.mailbox_bytes),
-        streams_(job_.choice_count()) {}
+        streams_(job_.choice_count()) {
+    if (options_.writer) writer_ = options_.writer(call_, front_);
+  }
   ~Answer() override { over(Outcome::abandoned); }
 
   Result<void> start() {
@@ -57,6 +59,10 @@ class Answer final : public Pending {
   void stream(std::string& out);
   void end_stream(std::string& out);
   Json chunk(const Delta& d);
+  void write(const Delta& d, std::string& out) {
+    if (writer_) return writer_->part(d, job_, out);
+    out += event(chunk(d));
+  }
   void over(Outcome o) {
     if (std::exchange(over_, true)) return;
     if (options_.ended) options_.ended(call_, job_, o);
@@ -67,6 +73,7 @@ class Answer final : public Pending {
   AnswerOptions options_;
   Job job_;
   std::vector<StreamState> streams_;
+  std::unique_ptr<AnswerWriter> writer_;
   bool started_ = false, over_ = false;
 };
 
@@ -110,13 +117,18 @@ void Answer::stream(std::string& out) {
     } else {
       parts.push_back(std::move(taken));
     }
-    for (size_t i = 0; i + 1 < parts.size(); ++i) out += event(chunk(parts[i]));
+    for (size_t i = 0; i + 1 < parts.size(); ++i) write(parts[i], out);
     started_ |= parts.size() > 1;
     const Delta& d = parts.back();
     // Tokens whose text is still held back make no chunk of their own unless their ids were asked.
     const bool silent = d.text.empty() && d.reasoning.empty() && d.tool_calls.empty() && d.entries.empty() && d.finished == nullptr && !(call_.return_token_ids && !d.ids.empty());
     if (silent) {
       s.first = d.first;
+      continue;
+    }
+    if (writer_) {
+      writer_->part(d, job_, out);
+      started_ = true;
       continue;
     }
     Json data = chunk(d);
@@ -127,6 +139,7 @@ void Answer::stream(std::string& out) {
 }
 
 void Answer::end_stream(std::string& out) {
+  if (writer_) return writer_->end(job_, out);
   if (job_.error()) {
     out += event(error_body(*job_.error()));
   } else if (call_.include_usage) {
@@ -139,6 +152,12 @@ void Answer::end_stream(std::string& out) {
 }
 
 HttpResponse Answer::response() {
+  if (writer_ && job_.error()) return error_response(*job_.error(), front_.engine().stats().retry_after_s, writer_->error(*job_.error()));
+  if (writer_) {
+    Delta d = take_delta(0, 0);
+    if (const auto& reader = streams_[0].reader) d = reader->whole(std::move(d));
+    return json_response(writer_->whole(d, job_));
+  }
   if (job_.error()) return error_response(*job_.error(), front_.engine().stats().retry_after_s);
   Json out = envelope(call_, front_, false);
   const std::vector<int> order = job_.returned();
@@ -167,8 +186,8 @@ HttpResponse Answer::response() {
 
 HttpResponse json_response(const Json& body, int status) { return {.status = status, .body = dump(body)}; }
 
-HttpResponse error_response(const ApiError& e, int retry_after_s) {
-  HttpResponse r = json_response(error_body(e), http_status(e));
+HttpResponse error_response(const ApiError& e, int retry_after_s, const Json& body) {
+  HttpResponse r = json_response(body.is_null() ? error_body(e) : body, http_status(e));
   if (r.status == 429 || r.status == 503) r.headers.emplace_back("Retry-After", std::to_string(std::max(1, retry_after_s)));
   return r;
 }

@@ -43,9 +43,9 @@ Json chat_logprob(const Call& call, const Frontend& front, int32_t token, const 
   return {{"token", call.tokens_as_ids ? id_name(token) : text}, {"logprob", std::max(logprob, kLogprobFloor)}, {"bytes", std::move(bytes)}};
 }
 
-Json chat_logprobs(const Call& call, const Frontend& front, const Delta& d) {
+Json chat_entries(const Call& call, const Frontend& front, const std::vector<Entry>& entries) {
   Json content = Json::array();
-  for (const Entry& e : d.entries) {
+  for (const Entry& e : entries) {
     Json item = chat_logprob(call, front, e.token, e.text, e.logprob);
     Json top = Json::array();
     for (const TokenLogprob& t : e.top) {
@@ -54,8 +54,10 @@ Json chat_logprobs(const Call& call, const Frontend& front, const Delta& d) {
     item["top_logprobs"] = std::move(top);
     content.push_back(std::move(item));
   }
-  return {{"content", std::move(content)}};
+  return content;
 }
+
+Json chat_logprobs(const Call& call, const Frontend& front, const Delta& d) { return {{"content", chat_entries(call, front, d.entries)}}; }
 
 Json logprobs_json(const Call& call, const Frontend& front, const Delta& d) {
   if (call.spec.output.logprobs < 0) return nullptr;
@@ -149,6 +151,8 @@ Json chunk_choice_json(const Call& call, const Frontend& front, const Delta& d) 
   add_common(call, front, d, choice);
   return choice;
 }
+
+Json chat_logprobs_json(const Call& call, const Frontend& front, const std::vector<Entry>& entries) { return chat_entries(call, front, entries); }
 
 Json usage_json(const Usage& u) {
   Json details = {{"cached_tokens", u.cached_tokens}};

@@ -123,7 +123,7 @@ void ApiHandler::call_started() {
   if (busy_calls_++ == 0) busy_since_ = Clock::now();
 }
 
-void ApiHandler::call_ended(const Call& call, const Job& job, Outcome outcome, double seconds) {
+void ApiHandler::call_ended(const Call& call, const Job& job, Outcome outcome, const char* endpoint, double seconds) {
   metrics_.call_ended(outcome == Outcome::abandoned, call.spec.n, call.spec.prompts.empty() ? 0 : call.spec.prompts[0].max_tokens);
   {
     const std::lock_guard lock(busy_mutex_);
@@ -135,7 +135,7 @@ void ApiHandler::call_ended(const Call& call, const Job& job, Outcome outcome, d
   static constexpr const char* kOutcomes[] = {"completed", "failed", "abandoned"};
   options_.request_log({{"time", std::time(nullptr)},
                         {"id", call.id},
-                        {"endpoint", call.chat ? "chat.completions" : "completions"},
+                        {"endpoint", endpoint},
                         {"stream", call.stream},
                         {"outcome", kOutcomes[size_t(outcome)]},
                         {"prompt_tokens", u.prompt_tokens},
@@ -150,14 +150,14 @@ double ApiHandler::stalled_for(double last_step_age) const {
   return busy_calls_ == 0 ? 0 : std::min(last_step_age, seconds_since(busy_since_));
 }
 
-Reply ApiHandler::generate(HttpCall& http, bool chat) {
+Reply ApiHandler::generate(HttpCall& http, Endpoint endpoint) {
   if (draining_) return error_response(Error{Code::unavailable, "the server is shutting down", {}, "send the request to another server"});
   const auto begin = Clock::now();
   Frontend& f = *front();
   auto parsed = [&]() -> Api<Call> {
     ISO_TRY(const Json body, body_of(http));
     ISO_TRY(std::string name, check_model(body));
-    ISO_TRY(Call parsed_call, chat ? parse_chat(body, f, options_.limits) : parse_completion(body, f, options_.limits));
+    ISO_TRY(Call parsed_call, endpoint.parse(body));
     parsed_call.model = std::move(name);
     return parsed_call;
   }();
@@ -166,15 +166,15 @@ Reply ApiHandler::generate(HttpCall& http, bool chat) {
   if (auto read = read_route_headers(http, call.spec); !read) return error_response(read.error());
   std::string asked(http.header("x-request-id"));
   if (asked.empty() || asked.size() > 256) asked = random_id();
-  call.id = (chat ? "chatcmpl-" : "cmpl-") + (call.id.empty() ? asked : call.id);
+  call.id = endpoint.id_prefix + (endpoint.own_id ? random_id() : call.id.empty() ? asked : call.id);
   call.spec.label = call.id;
   call.created = std::time(nullptr);
   if (http.header("x-isotope-timings") == "1") call.timings = true;
   // Without a list of keys a key says nothing about who sent it, and the field `user` stands. The engine never sees the key itself.
   if (!options_.api_keys.empty()) call.spec.share_key = fmt::format("key:{:016x}", base::xxh64(key_of(http)));
 
-  AnswerOptions options{.mailbox_bytes = options_.mailbox_bytes};
-  options.ended = [this, begin](const Call& c, const Job& job, Outcome o) { call_ended(c, job, o, seconds_since(begin)); };
+  AnswerOptions options{.mailbox_bytes = options_.mailbox_bytes, .writer = std::move(endpoint.writer)};
+  options.ended = [this, begin, name = endpoint.name](const Call& c, const Job& job, Outcome o) { call_ended(c, job, o, name, seconds_since(begin)); };
   call_started();
   auto answer = start_answer(std::move(call), f, std::move(options));
   if (answer) return *std::move(answer);
@@ -184,7 +184,12 @@ Reply ApiHandler::generate(HttpCall& http, bool chat) {
   return error_response(answer.error(), f.engine().stats().retry_after_s);
 }
 
-Reply ApiHandler::completions(HttpCall& call) { return generate(call, false); }
-Reply ApiHandler::chat_completions(HttpCall& call) { return generate(call, true); }
+Reply ApiHandler::completions(HttpCall& call) {
+  return generate(call, {.name = "completions", .id_prefix = "cmpl-", .parse = [this](const Json& body) { return parse_completion(body, *front(), options_.limits); }});
+}
+
+Reply ApiHandler::chat_completions(HttpCall& call) {
+  return generate(call, {.name = "chat.completions", .id_prefix = "chatcmpl-", .parse = [this](const Json& body) { return parse_chat(body, *front(), options_.limits); }});
+}
 
 }  // namespace isotope::serve

@@ -6,6 +6,7 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -15,6 +16,7 @@
 #include "serve/frontend.h"
 #include "serve/http_metrics.h"
 #include "serve/http_types.h"
+#include "serve/responses.h"
 
 namespace isotope::serve {
 
@@ -50,6 +52,12 @@ class ApiHandler final : public Handler {
   Reply completions(HttpCall&);
   Reply chat_completions(HttpCall&);
   Reply page(HttpCall&);
+  Reply responses(HttpCall&);
+  Reply response(HttpCall&);
+  Reply delete_response(HttpCall&);
+  Reply messages(HttpCall&);
+  Reply count_tokens(HttpCall&);
+  Reply openapi(HttpCall&);
   Reply models(HttpCall&);
   Reply model(HttpCall&);
   Reply tokenize(HttpCall&);
@@ -72,6 +80,8 @@ class ApiHandler final : public Handler {
 
  private:
   struct Route;
+  static std::span<const Route> routes();
+  Reply routed(HttpCall&);
   /// Null for a path that is unknown or has no such method; `methods` then lists those it has: "GET, POST", or "".
   static Reply no_path(const HttpCall&);
   static const Route* find_route(std::string_view method, std::string_view path, std::string& methods);
@@ -83,9 +93,17 @@ class ApiHandler final : public Handler {
   /// The served name that the request means: the one it names, or the first. Fails for any other name.
   Result<std::string> check_model(const Json& body) const;
   Api<Json> body_of(const HttpCall&) const;
-  Reply generate(HttpCall&, bool chat);
+  /// How an endpoint's calls are read and answered.
+  struct Endpoint {
+    const char* name;                                        ///< in the log
+    const char* id_prefix;
+    std::function<Api<Call>(const Json& body)> parse;
+    WriterFactory writer = nullptr;
+    bool own_id = false;                                     ///< the client's request id does not name the answer
+  };
+  Reply generate(HttpCall&, Endpoint);
   void call_started();
-  void call_ended(const Call&, const Job&, Outcome, double seconds);
+  void call_ended(const Call&, const Job&, Outcome, const char* endpoint, double seconds);
   double stalled_for(double last_step_age) const;
   Json model_card(const std::string& name) const;
 
@@ -95,6 +113,7 @@ class ApiHandler final : public Handler {
   mutable std::mutex phase_mutex_;
   std::string phase_ = "starting";
   HttpMetrics metrics_;
+  ResponseStore responses_;
   int64_t created_;
   mutable std::mutex busy_mutex_;
   int64_t busy_calls_ = 0;

@@ -32,6 +32,7 @@ const char* type_of(const ApiError& e) {
     case 415: return "UnsupportedMediaTypeError";
     case 413: return "RequestEntityTooLargeError";
     case 431: return "RequestHeaderFieldsTooLargeError";
+    case 501: return "NotImplementedError";
     case 408: return "RequestTimeoutError";
     case 503: return "ServiceUnavailableError";
     default: return row(e.error.code).type;

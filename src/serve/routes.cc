@@ -1,6 +1,9 @@
 #include <array>
+#include <span>
 
+#include "serve/anthropic.h"
 #include "serve/api.h"
+#include "serve/openapi.h"
 
 namespace isotope::serve {
 
@@ -9,6 +12,7 @@ struct ApiHandler::Route {
   const char* path;       ///< "/*" at the end: everything below
   int flags;
   Reply (ApiHandler::*run)(HttpCall&);
+  const char *summary = "", *request = "", *response = "";   ///< for /openapi.json; "": not in it; no body; any object
 };
 
 namespace {
@@ -42,11 +46,25 @@ constexpr Absent kAbsent[] = {
     {"/v1/rerank", "reranking is not supported"},
     {"/score", "scoring pairs is not supported; echo with logprobs scores a text"},
     {"/lora-adapters", "LoRA adapters are not supported yet"},
-    {"/v1/load_lora_adapter", "LoRA adapters are not supported yet"},
-    {"/v1/responses", "use /v1/chat/completions"},
-    {"/v1/messages", "use /v1/chat/completions"},
     {"/v1/audio/transcriptions", "this server reads text only"},
 };
+
+// Paths of vLLM and ATOM that have a meaning which this server does not fulfil yet: 501 rather than 404.
+constexpr Absent kReserved[] = {
+    {"/v1/load_lora_adapter", "LoRA adapters are not supported yet"},
+    {"/v1/unload_lora_adapter", "LoRA adapters are not supported yet"},
+    {"/start_profile", "profiles are not taken yet; /metrics and /requests say where time goes"},
+    {"/stop_profile", "profiles are not taken yet; /metrics and /requests say where time goes"},
+    {"/debug/mtp_stats", "there is no speculative decoding yet"},
+    {"/debug/cache_stats", "use /metrics"},
+};
+
+const Absent* reserved(std::string_view path) {
+  for (const Absent& r : kReserved) {
+    if (path == r.path) return &r;
+  }
+  return nullptr;
+}
 
 const char* instead_of(std::string_view path) {
   for (const Absent& a : kAbsent) {
@@ -58,46 +76,62 @@ const char* instead_of(std::string_view path) {
 }  // namespace
 
 Reply ApiHandler::no_path(const HttpCall& call) {
+  if (const Absent* absent = reserved(call.path); absent != nullptr) {
+    ApiError e(Error{Code::unsupported, call.path + " is reserved", {}, absent->remedy});
+    e.status = 501;
+    return error_response(e);
+  }
   return error_response(Error{Code::not_found, "there is no path " + shown(Json(call.path)), {}, instead_of(call.path)});
 }
 
-const ApiHandler::Route* ApiHandler::find_route(std::string_view method, std::string_view path, std::string& methods) {
+std::span<const ApiHandler::Route> ApiHandler::routes() {
   using A = ApiHandler;
   static constexpr auto kRoutes = std::to_array<Route>({
-      {"POST", "/v1/completions", kNeedsModel, &A::completions},
-      {"POST", "/completions", kNeedsModel, &A::completions},
-      {"POST", "/v1/chat/completions", kNeedsModel, &A::chat_completions},
-      {"POST", "/chat/completions", kNeedsModel, &A::chat_completions},
+      {"POST", "/v1/completions", kNeedsModel, &A::completions, "continues a text", "CompletionRequest", "Completion"},
+      {"POST", "/completions", kNeedsModel, &A::completions, "continues a text", "CompletionRequest", "Completion"},
+      {"POST", "/v1/chat/completions", kNeedsModel, &A::chat_completions, "answers a conversation", "ChatCompletionRequest", "ChatCompletion"},
+      {"POST", "/chat/completions", kNeedsModel, &A::chat_completions, "answers a conversation", "ChatCompletionRequest", "ChatCompletion"},
       {"GET", "/", kOpen | kQuick, &A::page},
       {"GET", "/page/*", kOpen | kQuick, &A::page},
-      {"GET", "/v1/models", kQuick | kNeedsModel, &A::models},
-      {"GET", "/models", kQuick | kNeedsModel, &A::models},
-      {"GET", "/v1/models/*", kQuick | kNeedsModel, &A::model},
-      {"POST", "/tokenize", kNeedsModel, &A::tokenize},
-      {"POST", "/v1/tokenize", kNeedsModel, &A::tokenize},
-      {"POST", "/detokenize", kNeedsModel, &A::detokenize},
-      {"POST", "/v1/detokenize", kNeedsModel, &A::detokenize},
-      {"GET", "/tokenizer_info", kNeedsModel, &A::tokenizer_info},
-      {"GET", "/v1/tokenizer_info", kNeedsModel, &A::tokenizer_info},
-      {"POST", "/apply-template", kNeedsModel, &A::apply_template},
-      {"GET", "/health", kOpen | kQuick, &A::health},
-      {"GET", "/v1/health", kOpen | kQuick, &A::health},
-      {"GET", "/ping", kOpen | kQuick, &A::ping},
-      {"POST", "/ping", kOpen | kQuick, &A::ping},
-      {"GET", "/version", kOpen | kQuick, &A::version},
-      {"GET", "/load", kOpen | kQuick, &A::load},
-      {"GET", "/metrics", kOpen, &A::metrics},
-      {"GET", "/config", 0, &A::config},
-      {"GET", "/server_info", kQuick | kNeedsModel, &A::server_info},
-      {"GET", "/props", kNeedsModel, &A::props},
-      {"GET", "/kv_event_sources", kQuick | kNeedsModel, &A::kv_event_sources},
-      {"GET", "/debug/gc_census", 0, &A::gc_census},
-      {"GET", "/requests", kNeedsModel, &A::requests},
-      {"GET", "/requests/*", kNeedsModel, &A::request},
-      {"POST", "/reset_prefix_cache", kNeedsModel, &A::reset_prefix_cache},
+      {"POST", "/v1/responses", kNeedsModel, &A::responses, "answers input items", "ResponsesRequest", "Response"},
+      {"GET", "/v1/responses/*", kNeedsModel, &A::response, "a response that is kept", "", "Response"},
+      {"DELETE", "/v1/responses/*", kNeedsModel, &A::delete_response, "forgets a response"},
+      {"POST", "/v1/messages", kNeedsModel, &A::messages, "answers a conversation in Anthropic's words", "MessagesRequest", "Message"},
+      {"POST", "/v1/messages/count_tokens", kNeedsModel, &A::count_tokens, "the tokens of a conversation", "CountTokensRequest", "TokenCount"},
+      {"GET", "/v1/models", kQuick | kNeedsModel, &A::models, "the model's names", "", "Models"},
+      {"GET", "/models", kQuick | kNeedsModel, &A::models, "the model's names", "", "Models"},
+      {"GET", "/v1/models/*", kQuick | kNeedsModel, &A::model, "one name", "", "Model"},
+      {"POST", "/tokenize", kNeedsModel, &A::tokenize, "text or messages to token ids", "TokenizeRequest", "Tokens"},
+      {"POST", "/v1/tokenize", kNeedsModel, &A::tokenize, "text or messages to token ids", "TokenizeRequest", "Tokens"},
+      {"POST", "/detokenize", kNeedsModel, &A::detokenize, "token ids to text", "DetokenizeRequest", "Prompt"},
+      {"POST", "/v1/detokenize", kNeedsModel, &A::detokenize, "token ids to text", "DetokenizeRequest", "Prompt"},
+      {"GET", "/tokenizer_info", kNeedsModel, &A::tokenizer_info, "what the tokenizer's files say"},
+      {"GET", "/v1/tokenizer_info", kNeedsModel, &A::tokenizer_info, "what the tokenizer's files say"},
+      {"POST", "/apply-template", kNeedsModel, &A::apply_template, "messages to the text that the model reads", "TemplateRequest", "Prompt"},
+      {"POST", "/apply_template", kNeedsModel, &A::apply_template, "messages to the text that the model reads", "TemplateRequest", "Prompt"},
+      {"GET", "/health", kOpen | kQuick, &A::health, "whether the server works"},
+      {"GET", "/v1/health", kOpen | kQuick, &A::health, "whether the server works"},
+      {"GET", "/ping", kOpen | kQuick, &A::ping, "whether the server works"},
+      {"POST", "/ping", kOpen | kQuick, &A::ping, "whether the server works"},
+      {"GET", "/openapi.json", kOpen, &A::openapi, "this document"},
+      {"GET", "/version", kOpen | kQuick, &A::version, "the program's version", "", "Version"},
+      {"GET", "/load", kOpen | kQuick, &A::load, "calls under way", "", "Load"},
+      {"GET", "/metrics", kOpen, &A::metrics, "Prometheus metrics", "", "text"},
+      {"GET", "/config", 0, &A::config, "settings with their sources"},
+      {"GET", "/server_info", kQuick | kNeedsModel, &A::server_info, "the model and the engine"},
+      {"GET", "/props", kNeedsModel, &A::props, "llama-server's properties"},
+      {"GET", "/kv_event_sources", kQuick | kNeedsModel, &A::kv_event_sources, "where KV events are published"},
+      {"GET", "/debug/gc_census", 0, &A::gc_census, "what lives in the process"},
+      {"GET", "/requests", kNeedsModel, &A::requests, "the latest requests"},
+      {"GET", "/requests/*", kNeedsModel, &A::request, "what shaped a request"},
+      {"POST", "/reset_prefix_cache", kNeedsModel, &A::reset_prefix_cache, "empties the prefix cache"},
   });
+  return kRoutes;
+}
+
+const ApiHandler::Route* ApiHandler::find_route(std::string_view method, std::string_view path, std::string& methods) {
   methods.clear();
-  for (const Route& r : kRoutes) {
+  for (const Route& r : routes()) {
     if (!matches(r.path, path)) continue;
     if (method == r.method) return &r;
     methods += (methods.empty() ? "" : ", ") + std::string(r.method);
@@ -112,6 +146,12 @@ bool ApiHandler::quick(const HttpCall& call) const {
 }
 
 Reply ApiHandler::handle(HttpCall&& call) {
+  const bool messages = call.path.starts_with("/v1/messages");
+  Reply reply = routed(call);
+  return messages ? in_messages_shape(std::move(reply)) : std::move(reply);
+}
+
+Reply ApiHandler::routed(HttpCall& call) {
   std::string methods;
   const Route* r = find_route(call.method, call.path, methods);
   if (r == nullptr && !methods.empty()) {
@@ -127,6 +167,14 @@ Reply ApiHandler::handle(HttpCall&& call) {
     return error_response(Error{Code::unavailable, "the model is still loading: " + phase_, {}, "wait until GET /health answers 200"});
   }
   return (this->*r->run)(call);
+}
+
+Reply ApiHandler::openapi(HttpCall&) {
+  std::vector<PathDoc> paths;
+  for (const Route& r : routes()) {
+    if (*r.summary != 0) paths.push_back({.method = r.method, .path = r.path, .summary = r.summary, .request = r.request, .response = r.response});
+  }
+  return json_response(openapi_document(options_.version, paths, !options_.api_keys.empty()));
 }
 
 void ApiHandler::answered(std::string_view method, std::string_view path, int status, double seconds) {

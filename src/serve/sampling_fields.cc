@@ -9,43 +9,40 @@
 #include <random>
 #include <utility>
 
+#include "serve/field_table.h"
 #include "serve/sampling_words.h"
 #include "serve/structured_fields.h"
 
 namespace isotope::serve {
 namespace {
 
-constexpr double kAny = 3e38;
-
+// Where numbers go; types and ranges stand in the field table.
 struct FloatRow {
   const char* name;
   float SamplingParams::*field;
-  double low, high;
-  bool low_open;
 };
 constexpr FloatRow kFloats[] = {
-    {"temperature", &SamplingParams::temperature, 0, kAny, false},
-    {"top_p", &SamplingParams::top_p, 0, 1, true},
-    {"min_p", &SamplingParams::min_p, 0, 1, false},
-    {"typical_p", &SamplingParams::typical_p, 0, 1, true},
-    {"repetition_penalty", &SamplingParams::repetition_penalty, 0, kAny, true},
-    {"presence_penalty", &SamplingParams::presence_penalty, -2, 2, false},
-    {"frequency_penalty", &SamplingParams::frequency_penalty, -2, 2, false},
-    {"dry_multiplier", &SamplingParams::dry_multiplier, 0, kAny, false},
-    {"dry_base", &SamplingParams::dry_base, 0, kAny, false},
-    {"xtc_probability", &SamplingParams::xtc_probability, 0, 1, false},
-    {"xtc_threshold", &SamplingParams::xtc_threshold, 0, 1, false},
+    {"temperature", &SamplingParams::temperature},
+    {"top_p", &SamplingParams::top_p},
+    {"min_p", &SamplingParams::min_p},
+    {"typical_p", &SamplingParams::typical_p},
+    {"repetition_penalty", &SamplingParams::repetition_penalty},
+    {"presence_penalty", &SamplingParams::presence_penalty},
+    {"frequency_penalty", &SamplingParams::frequency_penalty},
+    {"dry_multiplier", &SamplingParams::dry_multiplier},
+    {"dry_base", &SamplingParams::dry_base},
+    {"xtc_probability", &SamplingParams::xtc_probability},
+    {"xtc_threshold", &SamplingParams::xtc_threshold},
 };
 
 struct IntRow {
   const char* name;
   int32_t SamplingParams::*field;
-  int64_t low;
 };
 constexpr IntRow kInts[] = {
-    {"top_k", &SamplingParams::top_k, -1},  // 0, -1 and anything from the vocabulary's size on: off
-    {"dry_allowed_length", &SamplingParams::dry_allowed_length, 0},
-    {"dry_penalty_last_n", &SamplingParams::dry_penalty_last_n, -1},
+    {"top_k", &SamplingParams::top_k},  // 0, -1 and anything from the vocabulary's size on: off
+    {"dry_allowed_length", &SamplingParams::dry_allowed_length},
+    {"dry_penalty_last_n", &SamplingParams::dry_penalty_last_n},
 };
 
 struct BoolRow {
@@ -58,9 +55,6 @@ constexpr BoolRow kSwitches[] = {
     {"return_token_ids", &Call::return_token_ids},
     {"return_tokens_as_token_ids", &Call::tokens_as_ids},
 };
-
-// What a field may hold. Fields without effect are checked too: a client's mistake is worth telling, whatever the field does here.
-enum : unsigned { kBool = 1, kNumber = 2, kString = 4, kArray = 8, kObject = 16 };
 
 struct Kind {
   unsigned bit;
@@ -87,32 +81,6 @@ constexpr Refusal kRefused[] = {
     {"logprob_token_ids", kArray, kArray, "log-probabilities of chosen tokens are not supported"},
     {"kv_transfer_params", kObject, kObject, "transferring the KV cache to another server is not supported yet"},
     {"thinking_token_budget", kNumber, 0, "a thinking budget is not supported yet"},
-};
-
-struct NoEffect {
-  const char* name;
-  unsigned kinds;
-};
-constexpr NoEffect kNoEffect[] = {
-    {"user", kString},
-    {"function_call", kString | kObject},
-    {"prediction", kObject},
-    {"audio", kObject},
-    {"parallel_tool_calls", kBool},
-    {"include_reasoning", kBool},
-    {"reasoning_effort", kString},
-    {"spaces_between_special_tokens", kBool},
-    {"length_penalty", kNumber},
-    {"stream_interval", kNumber},
-    {"vllm_xargs", kObject},
-    {"guided_decoding_backend", kString},
-    {"guided_whitespace_pattern", kString},
-    {"metadata", kObject},
-    {"store", kBool},
-    {"service_tier", kString},
-    {"verbosity", kString},
-    {"prompt_cache_key", kString},
-    {"safety_identifier", kString},
 };
 
 Result<void> check_kind(const char* name, const Json& v, unsigned kinds) {
@@ -183,12 +151,13 @@ Result<void> parse_logit_bias(const Fields& f, int64_t vocab, SamplingParams& p)
 
 Result<void> parse_numbers(const Fields& f, SamplingParams& p) {
   for (const FloatRow& r : kFloats) {
-    ISO_TRY(const auto v, f.number(r.name, r.low, r.high, r.low_open));
+    const FieldRow& row = *field_row(r.name);
+    ISO_TRY(const auto v, f.number(r.name, row.low, row.high, row.low_open));
     if (v) p.*r.field = float(*v);
-    if (v && r.low_open && p.*r.field == 0) p.*r.field = std::numeric_limits<float>::min();  // underflowed on the way to float
+    if (v && row.low_open && p.*r.field == 0) p.*r.field = std::numeric_limits<float>::min();  // underflowed on the way to float
   }
   for (const IntRow& r : kInts) {
-    ISO_TRY(const auto v, f.integer(r.name, r.low, INT64_MAX));
+    ISO_TRY(const auto v, f.integer(r.name, int64_t(field_row(r.name)->low), INT64_MAX));
     if (v) p.*r.field = int32_t(std::min<int64_t>(*v, INT32_MAX));
   }
   ISO_TRY(const auto min_tokens, f.integer("min_tokens", 0, INT64_MAX));
@@ -295,13 +264,11 @@ Result<void> refuse_unsupported(const Fields& f) {
     ISO_CHECK_OK(check_kind(r.name, *v, r.kinds));
     if (!asks_for_nothing(*v, r.empty)) return tl::unexpected(field_error(r.name, r.why, "leave it out", Code::unsupported));
   }
-  for (const NoEffect& n : kNoEffect) {
-    if (const Json* v = f.find(n.name); v != nullptr) ISO_CHECK_OK(check_kind(n.name, *v, n.kinds));
-  }
   return refuse_modalities(f);
 }
 
 Result<void> parse_common(const Fields& f, Frontend& front, const CallLimits& limits, Call& call) {
+  ISO_CHECK_OK(check_fields(f, call.chat ? kInChat : kInCompletion));
   for (const BoolRow& r : kSwitches) {
     ISO_TRY(const auto v, f.boolean(r.name));
     if (v) call.*r.field = *v;

@@ -79,7 +79,8 @@ Json answer_json(const HttpReply& reply) {
   std::string text;
   for (size_t at = 0; at < reply.body.size();) {
     const size_t end = std::min(reply.body.find("\n\n", at), reply.body.size());
-    const std::string event = reply.body.substr(at, end - at);
+    std::string event = reply.body.substr(at, end - at);
+    if (event.starts_with("event: ")) event.erase(0, event.find('\n') + 1);
     at = end + 2;
     if (event == "data: [DONE]") out["done"] = true;
     if (!event.starts_with("data: {")) continue;

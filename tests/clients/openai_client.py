@@ -1,9 +1,12 @@
 """The official openai client: completions, chat, streams with usage, log-probabilities, errors. openai_client.py URL"""
 import asyncio
+import json
 import math
 import sys
+import typing
 
 import openai
+import pydantic
 
 URL, KEY, MODEL = sys.argv[1] + "/v1", "key-of-the-test", None
 client = openai.OpenAI(base_url=URL, api_key=KEY, max_retries=0)
@@ -156,6 +159,78 @@ def together():
     check(all(g is None or g == a for g, a in zip(got, alone)), got, alone)
 
 
-for test in (models, completion, chat, stream, logprobs, choices, options, errors, together):
+TOOLS = [{"type": "function", "function": {"name": "get_weather", "description": "Weather of a city", "strict": True, "parameters": {
+    "type": "object", "properties": {"city": {"type": "string", "enum": ["Paris", "Rome"]}}, "required": ["city"], "additionalProperties": False}}}]
+ASK = [{"role": "user", "content": "The capital of France is Paris. What is the capital of France?"}]
+
+
+def tools():
+    for choice in ("required", {"type": "function", "function": {"name": "get_weather"}}):
+        answer = client.chat.completions.create(model=MODEL, messages=ASK, tools=TOOLS, tool_choice=choice, parallel_tool_calls=False, temperature=0, max_tokens=100)
+        call = answer.choices[0].message.tool_calls[0]
+        check(answer.choices[0].finish_reason == "tool_calls" and call.function.name == "get_weather", answer)
+        check(json.loads(call.function.arguments)["city"] in ("Paris", "Rome"), answer)
+    again = client.chat.completions.create(model=MODEL, messages=ASK + [answer.choices[0].message, {"role": "tool", "tool_call_id": call.id, "content": "18 degrees"}], tools=TOOLS, max_tokens=8)
+    check(again.choices[0].message, again)
+
+
+class Person(pydantic.BaseModel):
+    name: typing.Annotated[str, pydantic.Field(max_length=12)]
+    age: typing.Annotated[int, pydantic.Field(ge=0, le=130)]
+    tags: typing.Annotated[list[typing.Literal["a", "b"]], pydantic.Field(max_length=3)]
+
+
+def parse():
+    answer = client.chat.completions.parse(model=MODEL, messages=[{"role": "user", "content": "A person, please."}], response_format=Person, temperature=1.2, max_tokens=300)
+    check(isinstance(answer.choices[0].message.parsed, Person), answer)
+    with client.chat.completions.stream(model=MODEL, messages=ASK, response_format=Person, temperature=1.2, max_tokens=300) as s:
+        final = s.get_final_completion()
+    check(isinstance(final.choices[0].message.parsed, Person), final)
+    with client.chat.completions.stream(model=MODEL, messages=ASK, tools=TOOLS, tool_choice="required", parallel_tool_calls=False, max_tokens=100) as s:
+        call = s.get_final_completion().choices[0].message.tool_calls[0]
+    check(call.function.parsed_arguments["city"] in ("Paris", "Rome"), call)
+
+
+def responses():
+    r = client.responses.create(model=MODEL, input=ASK[0]["content"], instructions="You answer in one sentence.", temperature=0, max_output_tokens=30)
+    check(r.object == "response" and r.status in ("completed", "incomplete") and "Paris" in r.output_text, r)
+    check(r.usage.output_tokens > 0 and r.usage.total_tokens == r.usage.input_tokens + r.usage.output_tokens, r.usage)
+    check(client.responses.retrieve(r.id).output_text == r.output_text, "retrieve")
+    further = client.responses.create(model=MODEL, input="And of Italy?", previous_response_id=r.id, temperature=0, max_output_tokens=8)
+    check(further.usage.input_tokens > r.usage.output_tokens and further.previous_response_id == r.id, further)
+    with client.responses.stream(model=MODEL, input=ASK[0]["content"], instructions="You answer in one sentence.", temperature=0, max_output_tokens=30) as s:
+        kinds = [e.type for e in s]
+        final = s.get_final_response() if "response.completed" in kinds else None
+    check(kinds[:2] == ["response.created", "response.in_progress"] and kinds[-1] in ("response.completed", "response.incomplete") and "response.output_text.delta" in kinds, kinds)
+    check(final is None or final.output_text == r.output_text, final)
+    cut = client.responses.create(model=MODEL, input="x", max_output_tokens=1)
+    check(cut.status == "incomplete" and cut.incomplete_details.reason == "max_output_tokens", cut)
+    parsed = client.responses.parse(model=MODEL, input="A person, please.", text_format=Person, max_output_tokens=300)
+    check(isinstance(parsed.output_parsed, Person), parsed)
+    tool = {"type": "function", **TOOLS[0]["function"]}
+    call = client.responses.create(model=MODEL, input=ASK, tools=[tool], tool_choice="required", parallel_tool_calls=False, max_output_tokens=100)
+    check(call.output[-1].type == "function_call" and json.loads(call.output[-1].arguments)["city"] in ("Paris", "Rome"), call)
+    answered = client.responses.create(model=MODEL, input=[*ASK, call.output[-1].model_dump(), {"type": "function_call_output", "call_id": call.output[-1].call_id, "output": "18 degrees"}], tools=[tool],
+                                       max_output_tokens=8)
+    check(answered.output or answered.usage, answered)
+    client.responses.delete(r.id)
+    try:
+        client.responses.retrieve(r.id)
+    except openai.NotFoundError:
+        pass
+    else:
+        raise AssertionError("a deleted response is still there")
+
+    async def later():
+        async with openai.AsyncOpenAI(base_url=URL, api_key=KEY, max_retries=0) as c:
+            text = ""
+            async for e in await c.responses.create(model=MODEL, input=ASK[0]["content"], instructions="You answer in one sentence.", temperature=0, max_output_tokens=30, stream=True):
+                text += e.delta if e.type == "response.output_text.delta" else ""
+            return text
+
+    check(asyncio.run(later()) == r.output_text, "async")
+
+
+for test in (models, completion, chat, stream, logprobs, choices, options, errors, together, tools, parse, responses):
     test()
     print("ok", test.__name__)

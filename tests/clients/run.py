@@ -13,7 +13,7 @@ import sys
 import venv
 
 HERE = pathlib.Path(__file__).resolve().parent
-CLIENTS = {"openai": ["openai==3.57.0"], "lm_eval": ["lm-eval[api]==0.4.13"], "structured": ["jsonschema==4.26.0"],
+CLIENTS = {"openai": ["openai==3.57.0"], "lm_eval": ["lm-eval[api]==0.4.13"], "anthropic": ["anthropic==2.14.0"], "schemathesis": ["schemathesis==4.32.5"], "structured": ["jsonschema==4.26.0"],
            "page": ["playwright==1.65.2", "pillow==13.0.0"]}
 SKIPPED = 77
 
@@ -69,7 +69,7 @@ def main():
         print(f"skipped: {a.model} is not in the cache; run scripts/fetch-model {a.model}")
         sys.exit(SKIPPED)
     python = environment(a.folder, a.client)
-    server = Server(a.isotope, a.model, "--api-key", "key-of-the-test", "--max-model-len", "2048")
+    server = Server(a.isotope, a.model, "--api-key", "key-of-the-test", "--max-model-len", "96" if a.client == "schemathesis" else "2048", "--tool-call-parser", "hermes")
     try:
         client = subprocess.run([python, HERE / f"{a.client}_client.py", server.url], timeout=7200)
     finally:

@@ -38,7 +38,7 @@ SCHEMAS = {
     "tagged": {"oneOf": [record(kind={"const": "circle"}, radius=AGE), record(kind={"const": "square"}, side=AGE)]},
     "types": record(either={"type": ["integer", "null"], "minimum": 0, "maximum": 99}, text={"type": ["string", "boolean"], "maxLength": 8}),
     "pattern": record(code={"type": "string", "pattern": "^[A-Z]{3}-[0-9]{4}$"}, zip={"type": "string", "pattern": "^[0-9]{5}$"}),
-    "format": record(day={"type": "string", "format": "date"}, at={"type": "string", "format": "date-time"}, id={"type": "string", "format": "uuid"}),
+    "format": record(day={"type": "string", "format": "date"}, at={"type": "string", "format": "ipv4"}, id={"type": "string", "format": "uuid"}),
     "enum": record(level={"enum": ["low", "middle", "high"]}, size={"enum": [1, 2.5, "big", None, True]}),
     "range": record(p={"type": "number", "minimum": 0, "maximum": 1}, n={"type": "integer", "exclusiveMinimum": 0, "exclusiveMaximum": 10}),
     "even": record(n={"type": "integer", "multipleOf": 2, "minimum": 0, "maximum": 20}),

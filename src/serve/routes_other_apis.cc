@@ -1,0 +1,62 @@
+// Responses and messages: other words for a chat.
+#include <memory>
+#include <utility>
+
+#include "serve/anthropic.h"
+#include "serve/api.h"
+
+namespace isotope::serve {
+// Anthropic's clients read errors in their own shape.
+Reply in_messages_shape(Reply reply) {
+  auto* response = std::get_if<HttpResponse>(&reply);
+  if (response == nullptr || response->status < 400) return reply;
+  const Json body = Json::parse(response->body, nullptr, false);
+  const bool usual = body.is_object() && body.contains("error") && body["error"].is_object();
+  response->body = dump(messages_error(response->status, usual ? body["error"].value("message", "") : response->body));
+  return reply;
+}
+
+Reply ApiHandler::responses(HttpCall& call) {
+  auto request = std::make_shared<ResponsesRequest>();
+  const auto parse = [this, request](const Json& body) -> Api<Call> {
+    ISO_TRY(*request, chat_of_responses(body, responses_));
+    return parse_chat(request->chat, *front(), options_.limits);
+  };
+  const auto writer = [this, request](const Call& c, const Frontend& f) { return responses_writer(*request, c, f, responses_); };
+  return generate(call, {.name = "responses", .id_prefix = "resp_", .parse = parse, .writer = writer, .own_id = true});
+}
+
+Reply ApiHandler::response(HttpCall& call) {
+  const std::string id = call.path.substr(std::string_view("/v1/responses/").size());
+  const auto entry = responses_.find(id);
+  if (!entry) return error_response(Error{Code::not_found, "the response " + shown(Json(id)) + " is not kept here", {}, "the latest ones are, unless store was false"});
+  return json_response(entry->response);
+}
+
+Reply ApiHandler::delete_response(HttpCall& call) {
+  const std::string id = call.path.substr(std::string_view("/v1/responses/").size());
+  if (!responses_.erase(id)) return error_response(Error{Code::not_found, "the response " + shown(Json(id)) + " is not kept here", {}, "nothing is left to do"});
+  return json_response({{"id", id}, {"object", "response"}, {"deleted", true}});
+}
+
+Reply ApiHandler::messages(HttpCall& call) {
+  const auto parse = [this](const Json& body) -> Api<Call> {
+    ISO_TRY(const Json chat, chat_of_messages(body, false));
+    return parse_chat(chat, *front(), options_.limits);
+  };
+  return generate(call, {.name = "messages", .id_prefix = "msg_", .parse = parse, .writer = messages_writer});
+}
+
+Reply ApiHandler::count_tokens(HttpCall& call) {
+  auto answer = [&]() -> Api<Json> {
+    ISO_TRY(const Json body, body_of(call));
+    ISO_CHECK_OK(check_model(body));
+    ISO_TRY(const Json chat, chat_of_messages(body, true));
+    ISO_TRY(const auto input, parse_chat_input(chat));
+    ISO_TRY(const auto ids, front()->chat_ids(input));
+    return Json{{"input_tokens", ids.size()}};
+  }();
+  return answer ? json_response(*answer) : error_response(answer.error());
+}
+
+}  // namespace isotope::serve
