@@ -154,11 +154,14 @@ void announce(const Storage& s, const EngineOptions& o, const ModelInfo& info, i
 }
 
 Result<std::unique_ptr<ops::Ops>> make_ops(const EngineOptions& o, const levers::Levers& levers, const engine::CoreShare& share) {
+  const levers::Fusion& f = levers.fusion();
   return ops::make_cpu_ops({.threads = share.threads,
                             .isa = o.isa.empty() ? levers.cpu().isa : o.isa,
                             .precision = o.precision,
                             .pin = share.pin,
                             .tuning = {levers.cpu().linear_alone, levers.cpu().pass_kib << 10, levers.cpu().attention_alone},
+                            .fusions = {f.norm_quantize, f.act_quantize, f.qk_norm_rope_cache, f.qk_norm_max_tokens},
+                            .bf16_norms = f.model_sensitive_norm,
                             .first_core = share.first_core});
 }
 

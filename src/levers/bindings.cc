@@ -35,6 +35,7 @@ void by_name(AllGroups&, std::string_view) {}
 
 constexpr auto L = &AllGroups::loading;
 constexpr auto C = &AllGroups::cpu;
+constexpr auto F = &AllGroups::fusion;
 constexpr auto P = &AllGroups::program;
 constexpr auto K = &AllGroups::prefix_cache;
 constexpr auto E = &AllGroups::kv_events;
@@ -56,6 +57,11 @@ constexpr Binding kBindings[] = {
     {"ISOTOPE_CPU_LINEAR_ALONE", Group::cpu, set<C, &Cpu::linear_alone>},
     {"ISOTOPE_CPU_PASS_KIB", Group::cpu, set<C, &Cpu::pass_kib>},
     {"ISOTOPE_CPU_ATTENTION_ALONE", Group::cpu, set<C, &Cpu::attention_alone>},
+    {"ATOM_LLAMA_ENABLE_AITER_TRITON_FUSED_RMSNORM_QUANT", Group::fusion, set<F, &Fusion::norm_quantize>},
+    {"ATOM_LLAMA_ENABLE_AITER_TRITON_FUSED_SILU_MUL_QUANT", Group::fusion, set<F, &Fusion::act_quantize>},
+    {"ATOM_ENABLE_QK_NORM_ROPE_CACHE_QUANT_FUSION", Group::fusion, set<F, &Fusion::qk_norm_rope_cache>},
+    {"ATOM_QK_NORM_ROPE_CACHE_FUSION_MAX_TOKENS", Group::fusion, set<F, &Fusion::qk_norm_max_tokens>},
+    {"ATOM_USE_MODEL_SENSITIVE_RMSNORM", Group::fusion, set<F, &Fusion::model_sensitive_norm>},
     {"ISOTOPE_API_KEY", Group::program, set<P, &Program::api_key>},
     {"OPENAI_API_KEY", Group::program, set<P, &Program::client_api_key>},
     {"ATOM_DP_SIZE", Group::data_parallel, set<R, &DataParallel::size>},

@@ -11,6 +11,7 @@ namespace isotope::levers {
 struct AllGroups {
   Loading loading;
   Cpu cpu;
+  Fusion fusion;
   Program program;
   PrefixCache prefix_cache;
   KvEvents kv_events;
@@ -20,7 +21,7 @@ struct AllGroups {
   Housekeeping housekeeping;
 };
 
-enum class Group : uint8_t { loading, cpu, program, prefix_cache, kv_events, delayer, capacity, data_parallel, housekeeping, count_ };
+enum class Group : uint8_t { loading, cpu, fusion, program, prefix_cache, kv_events, delayer, capacity, data_parallel, housekeeping, count_ };
 
 struct Binding {
   std::string_view name;

@@ -26,6 +26,14 @@ struct Cpu {
   int64_t attention_alone = 100'000; ///< ISOTOPE_CPU_ATTENTION_ALONE
 };
 
+struct Fusion {
+  bool norm_quantize = true;             ///< ATOM_LLAMA_ENABLE_AITER_TRITON_FUSED_RMSNORM_QUANT
+  bool act_quantize = true;              ///< ATOM_LLAMA_ENABLE_AITER_TRITON_FUSED_SILU_MUL_QUANT
+  bool qk_norm_rope_cache = false;       ///< ATOM_ENABLE_QK_NORM_ROPE_CACHE_QUANT_FUSION
+  int64_t qk_norm_max_tokens = 8192;     ///< ATOM_QK_NORM_ROPE_CACHE_FUSION_MAX_TOKENS
+  bool model_sensitive_norm = false;     ///< ATOM_USE_MODEL_SENSITIVE_RMSNORM; alone of these it changes numbers
+};
+
 struct PrefixCache {
   bool frontend_hash = true;     ///< ATOM_FRONTEND_PREFIX_HASH
   bool fast_walk = true;         ///< ATOM_PREFIX_FAST_WALK

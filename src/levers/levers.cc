@@ -21,6 +21,14 @@ constexpr std::string_view kPrefixes[] = {"ATOM_", "OFFLOAD_", "ATLAS_", "ISOTOP
 // Groups whose settings never touch a number that a model computes.
 constexpr std::string_view kNeutralGroups[] = {"loading", "isotope", "tracing", "profiling", "memory_housekeeping", "kv_events", "shutdown", "benchmarks",
                                                "tokenize_cache", "detokenizer", "data_parallel", "prefill_delayer", "prefix_cache", "internal"};
+// Single settings of other groups of which the same is true: joined ops give the bits of the ops one after the other.
+constexpr std::string_view kNeutralRows[] = {"ATOM_LLAMA_ENABLE_AITER_TRITON_FUSED_RMSNORM_QUANT", "ATOM_LLAMA_ENABLE_AITER_TRITON_FUSED_SILU_MUL_QUANT",
+                                             "ATOM_ENABLE_QK_NORM_ROPE_CACHE_QUANT_FUSION", "ATOM_QK_NORM_ROPE_CACHE_FUSION_MAX_TOKENS"};
+
+bool neutral(const Row& row) {
+  return std::find(std::begin(kNeutralGroups), std::end(kNeutralGroups), row.group) != std::end(kNeutralGroups) ||
+         std::find(std::begin(kNeutralRows), std::end(kNeutralRows), row.name) != std::end(kNeutralRows);
+}
 
 bool has_our_prefix(std::string_view name) {
   return std::any_of(std::begin(kPrefixes), std::end(kPrefixes), [&](std::string_view p) { return name.starts_with(p); });
@@ -140,6 +148,7 @@ void Levers::bind() {
 
 const Loading& Levers::loading() const { return groups_->taken[size_t(Group::loading)] = true, groups_->all.loading; }
 const Cpu& Levers::cpu() const { return groups_->taken[size_t(Group::cpu)] = true, groups_->all.cpu; }
+const Fusion& Levers::fusion() const { return groups_->taken[size_t(Group::fusion)] = true, groups_->all.fusion; }
 const Program& Levers::program() const { return groups_->taken[size_t(Group::program)] = true, groups_->all.program; }
 const PrefixCache& Levers::prefix_cache() const { return groups_->taken[size_t(Group::prefix_cache)] = true, groups_->all.prefix_cache; }
 const KvEvents& Levers::kv_events() const { return groups_->taken[size_t(Group::kv_events)] = true, groups_->all.kv_events; }
@@ -158,8 +167,7 @@ std::vector<std::string_view> Levers::consumed() const {
 uint64_t Levers::numeric_hash() const {
   std::string all;
   for (const Setting& s : settings_) {
-    const bool neutral = std::find(std::begin(kNeutralGroups), std::end(kNeutralGroups), s.row->group) != std::end(kNeutralGroups);
-    if (!neutral && changed(s) && disposition(*s.row).word != "planned") all += fmt::format("{}={}\n", s.row->name, s.value);
+    if (!neutral(*s.row) && changed(s) && disposition(*s.row).word != "planned") all += fmt::format("{}={}\n", s.row->name, s.value);
   }
   return XXH64(all.data(), all.size(), 0);
 }

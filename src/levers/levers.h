@@ -57,6 +57,7 @@ class Levers {
   // The typed groups. Handing one out marks its rows as consumed.
   const Loading& loading() const;
   const Cpu& cpu() const;
+  const Fusion& fusion() const;
   const Program& program() const;
   const PrefixCache& prefix_cache() const;
   const KvEvents& kv_events() const;

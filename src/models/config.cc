@@ -77,6 +77,7 @@ Result<void> parse_numbers(const ConfigSource& s, ModelConfig& c) {
   ISO_TRY(const float logits_scaling, finite_or(f, "logits_scaling", 1));
   if (logits_scaling == 0) return wrong(f, "logits_scaling is 0");
   c.logit_scale = 1 / logits_scaling;
+  c.gemma_norms = s.arch->hf_norm_shift != 0;
   if (s.arch->scaled_embedding) c.embed_scale *= std::sqrt(float(c.hidden));
   return {};
 }

@@ -41,6 +41,7 @@ struct ModelConfig {
   float attn_scale = 0;      ///< multiplied into q·k
   float attn_softcap = 0, final_softcap = 0;
   float embed_scale = 1, residual_scale = 1, logit_scale = 1;  ///< logits are multiplied by logit_scale
+  bool gemma_norms = false;  ///< the family multiplies by 1 + w
   bool tied_head = false;
   Presence qkv_bias = Presence::no, out_bias = Presence::no, mlp_bias = Presence::no;
   MoeConfig moe;

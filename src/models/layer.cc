@@ -6,6 +6,7 @@
 namespace isotope::models {
 
 using ops::KvGroupSpec;
+using ops::RowSource;
 using ops::Tensor;
 
 void Transformer::set_config(ModelConfig c) {
@@ -25,30 +26,45 @@ void Transformer::set_config(ModelConfig c) {
   }
 }
 
-Transformer::Qkv Transformer::project(ops::Ops& o, Tensor h, const Layer& w) const {
+void Transformer::show(ops::Ops& o, const HiddenTap* tap, size_t l, RowSource& h) {
+  if (!tap) return;
+  const Tensor x = h.x;
+  h = {.x = o.rows(h)};
+  (*tap)(int(l), x);
+}
+
+Transformer::Qkv Transformer::project(ops::Ops& o, const RowSource& h, const Layer& w) const {
   const ops::Linear* const ws[] = {&w.q, &w.k, &w.v};
   Tensor out[3];
-  o.linear_n(h, ws, out);
+  o.project(h, ws, out);
   return {out[0], out[1], out[2]};
 }
 
-Tensor Transformer::attend(ops::Ops& o, Qkv t, size_t layer) const {
+std::optional<ops::Norm> Transformer::head_norm(ops::Ops& o, Tensor x, const std::vector<float>& weight) const {
+  if (int64_t(weight.size()) == config_.head_dim) return norm(weight);
+  if (!weight.empty()) o.head_norm(x, int(weight.size()), weight, config_.norm_eps);
+  return {};
+}
+
+Tensor Transformer::attend(ops::Ops& o, Qkv t, size_t layer, const Layer* heads) const {
   const ModelConfig& c = config_;
   const LayerConfig& l = c.layer[layer];
-  if (l.rope) {
-    o.rope(t.q, c.head_dim, c.ropes[size_t(l.rope_index)]);
-    o.rope(t.k, c.head_dim, c.ropes[size_t(l.rope_index)]);
+  ops::AttentionArgs a{.q = t.q, .k = t.k, .v = t.v, .layer = int(layer), .heads = c.heads, .kv_heads = c.kv_heads, .head_dim = c.head_dim,
+                       .scale = c.attn_scale, .softcap = c.attn_softcap, .window = l.window, .gemma_norms = c.gemma_norms};
+  if (heads) {
+    a.q_norm = head_norm(o, t.q, heads->q_norm);
+    a.k_norm = head_norm(o, t.k, heads->k_norm);
   }
-  return o.attention({.q = t.q, .k = t.k, .v = t.v, .layer = int(layer), .heads = c.heads, .kv_heads = c.kv_heads, .head_dim = c.head_dim,
-                      .scale = c.attn_scale, .softcap = c.attn_softcap, .window = l.window});
+  if (l.rope) a.rope = &c.ropes[size_t(l.rope_index)];
+  return o.attend(a);
 }
 
-Tensor Transformer::feed_forward(ops::Ops& o, Tensor h, const Layer& w) const {
-  return w.moe ? o.moe(h, w.moe) : o.linear(o.linear_act(h, w.gate, w.up, config_.act), w.down);
+Tensor Transformer::feed_forward(ops::Ops& o, const RowSource& h, const Layer& w) const {
+  return w.moe ? o.moe(o.rows(h), w.moe) : o.project(o.gated(h, {w.gate, w.up, config_.act, w.down}), w.down);
 }
 
-Tensor Transformer::logits(ops::Ops& o, Tensor h) const {
-  Tensor y = o.linear(h, globals.head);
+Tensor Transformer::logits(ops::Ops& o, const RowSource& h) const {
+  Tensor y = o.project(h, globals.head);
   if (config_.logit_scale != 1) o.scale(y, config_.logit_scale);
   if (config_.final_softcap != 0) o.softcap(y, config_.final_softcap);
   return y;
@@ -62,10 +78,11 @@ bool Transformer::narrow(ops::Ops& o, const ops::Batch& b, const HiddenTap* tap,
   return true;
 }
 
-Tensor Transformer::finish(ops::Ops& o, const ops::Batch& b, const HiddenTap* tap, Tensor h, size_t layers) {
+RowSource Transformer::finish(ops::Ops& o, const ops::Batch& b, const HiddenTap* tap, RowSource h, size_t layers) {
   if (!tap) return h;
-  (*tap)(int(layers), h);
-  return b.R() == b.T() ? h : b.R() == 0 ? Tensor{} : o.gather(h, b.logit_rows);
+  h = {.x = o.rows(h)};
+  (*tap)(int(layers), h.x);
+  return b.R() == b.T() ? h : b.R() == 0 ? RowSource{} : RowSource{.x = o.gather(h.x, b.logit_rows)};
 }
 
 }  // namespace isotope::models

@@ -41,16 +41,21 @@ class Transformer : public Model {
   struct Qkv {
     ops::Tensor q, k, v;
   };
-  Qkv project(ops::Ops&, ops::Tensor h, const Layer&) const;
-  /// Rotates q and k where the layer does, stores k and v, attends: [T, H*d].
-  ops::Tensor attend(ops::Ops&, Qkv, size_t layer) const;
-  ops::Tensor feed_forward(ops::Ops&, ops::Tensor h, const Layer&) const;
+  ops::Norm norm(const std::vector<float>& weight) const { return {weight, config_.norm_eps}; }
+  /// The norm of each head by itself, for attend(); a norm as wide as all heads (OLMoE) is carried out here and now.
+  std::optional<ops::Norm> head_norm(ops::Ops&, ops::Tensor x, const std::vector<float>& weight) const;
+  /// What the blocks of layer l read is due before a tap sees x, and a tap sees what comes of it.
+  static void show(ops::Ops&, const HiddenTap*, size_t l, ops::RowSource& h);
+  Qkv project(ops::Ops&, const ops::RowSource& h, const Layer&) const;
+  /// Norms each head of q and k by itself with the norms of `heads` (null: none), rotates them where the layer does, stores k and v, attends: [T, H*d].
+  ops::Tensor attend(ops::Ops&, Qkv, size_t layer, const Layer* heads) const;
+  ops::Tensor feed_forward(ops::Ops&, const ops::RowSource& h, const Layer&) const;
   /// [R, D] after the final norm -> logits [R, V].
-  ops::Tensor logits(ops::Ops&, ops::Tensor h) const;
+  ops::Tensor logits(ops::Ops&, const ops::RowSource& h) const;
   /// Only rows that need logits matter after the last attention; with a tap all rows do. Narrows `x` and `y` when it may; false = nothing is left to do.
   static bool narrow(ops::Ops&, const ops::Batch&, const HiddenTap*, ops::Tensor& x, ops::Tensor& y);
   /// Shows the tap the final norm's output and picks the rows that need logits, if narrow() did not.
-  static ops::Tensor finish(ops::Ops&, const ops::Batch&, const HiddenTap*, ops::Tensor h, size_t layers);
+  static ops::RowSource finish(ops::Ops&, const ops::Batch&, const HiddenTap*, ops::RowSource h, size_t layers);
 };
 
 }  // namespace isotope::models

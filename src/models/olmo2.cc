@@ -3,25 +3,27 @@
 
 namespace isotope::models {
 
+using ops::RowSource;
 using ops::Tensor;
 
 Tensor PostNorm::forward(ops::Ops& o, const ops::Batch& b, const HiddenTap* tap) const {
-  const ModelConfig& c = config_;
-  Tensor x = o.embed(globals.table(), c.embed_scale);                      // [T, D]
+  Tensor x = o.embed(globals.table(), config_.embed_scale);                // [T, D]
+  RowSource h{.x = x};
   for (size_t l = 0; l < layers.size(); ++l) {
     o.next_layer();
     const Layer& w = layers[l];
-    if (tap) (*tap)(int(l), x);
-    Qkv t = project(o, x, w);
-    t.q = o.rms_norm(t.q, w.q_norm, c.norm_eps);
-    t.k = o.rms_norm(t.k, w.k_norm, c.norm_eps);
-    Tensor a = attend(o, t, l);
+    show(o, tap, l, h);
+    Qkv t = project(o, h, w);
+    t.q = o.rms_norm(t.q, w.q_norm, config_.norm_eps);
+    t.k = o.rms_norm(t.k, w.k_norm, config_.norm_eps);
+    Tensor a = attend(o, t, l, nullptr);
     if (l + 1 == layers.size() && !narrow(o, b, tap, x, a)) return {};
-    o.add(x, o.rms_norm(o.linear(a, w.o), w.attn_post_norm, c.norm_eps));
-    o.add(x, o.rms_norm(feed_forward(o, x, w), w.ffn_post_norm, c.norm_eps));
+    const Tensor f = feed_forward(o, {.x = x, .add = o.linear(a, w.o), .add_norm = norm(w.attn_post_norm)}, w);
+    h = {.x = x, .add = f, .add_norm = norm(w.ffn_post_norm)};
   }
-  const Tensor h = finish(o, b, tap, o.rms_norm(x, globals.norm, c.norm_eps), layers.size());
-  return h ? logits(o, h) : h;                                             // [R, V]
+  h.norm = norm(globals.norm);
+  h = finish(o, b, tap, h, layers.size());
+  return h ? logits(o, h) : Tensor{};                                      // [R, V]
 }
 
 }  // namespace isotope::models

@@ -17,13 +17,30 @@ int64_t now_ns() { return std::chrono::duration_cast<std::chrono::nanoseconds>(s
 int64_t bytes_of(Tensor t) { return t.rows * t.cols * int64_t(sizeof(float)); }
 
 /// Kinds of ops; linear layers are told apart by what they multiply with as well.
-enum class Op { embed, linear, linear_act, rms_norm, add_rms_norm, head_norm, rope, attention, act_mul, add, scale, softcap, gather, moe };
+enum class Op { embed, linear, linear_act, rms_norm, add_rms_norm, head_norm, rope, attention, act_mul, add, scale, softcap, gather, moe, store_kv };
 constexpr const char* kNames[] = {"embed", "linear", "linear + activation", "rms_norm", "add + rms_norm", "head_norm", "rope", "attention",
-                                  "activation", "add", "scale", "softcap", "gather", "mixture of experts"};
+                                  "activation", "add", "scale", "softcap", "gather", "mixture of experts", "cache write"};
+
+/// What a source has done to its rows before they are multiplied, as far as it is more than quantizing.
+enum Steps { kAdd = 1, kAddNorm = 2, kNorm = 4, kQuantized = 8, kQuantizes = 16 };
+int steps_of(const RowSource& s) { return (s.add ? kAdd : 0) | (s.add_norm ? kAddNorm : 0) | (s.norm ? kNorm : 0) | (s.quantized ? kQuantized : 0); }
+constexpr const char* kShort[] = {"linear", "linear+activation"};
+std::string name_with(int steps, std::string_view op) {
+  std::string name;
+  const auto put = [&](bool there, const char* text) { if (there) name += text; };
+  put(steps & kAddNorm, "norm+");
+  put(steps & kAdd, "add+");
+  put(steps & kNorm, "norm+");
+  put(steps & kQuantized, "quantized+");
+  name += op;
+  put(steps & kQuantizes, "+quantize");
+  return name;
+}
 
 struct Key {
   Op op;
   int64_t rows_class = 0, a = 0, b = 0, c = 0;
+  int steps = 0;
   bool operator==(const Key&) const = default;
 };
 
@@ -52,14 +69,37 @@ class Metered final : public Ops {
   }
   Tensor linear(Tensor x, const Linear& w) override {
     const Linear* const ws[1] = {&w};
-    return timed(linear_row(Op::linear, x, ws), linear_work(x, ws), [&] { return in_->linear(x, w); });
+    return timed(linear_row(Op::linear, x, ws), linear_work({.x = x}, ws), [&] { return in_->linear(x, w); });
   }
   void linear_n(Tensor x, std::span<const Linear* const> ws, std::span<Tensor> outs) override {
-    timed(linear_row(Op::linear, x, ws), linear_work(x, ws), [&] { return in_->linear_n(x, ws, outs), 0; });
+    timed(linear_row(Op::linear, x, ws), linear_work({.x = x}, ws), [&] { return in_->linear_n(x, ws, outs), 0; });
   }
   Tensor linear_act(Tensor x, const Linear& gate, const Linear& up, Activation a) override {
     const Linear* const ws[2] = {&gate, &up};
-    return timed(linear_row(Op::linear_act, x, ws), linear_work(x, ws), [&] { return in_->linear_act(x, gate, up, a); });
+    return timed(linear_row(Op::linear_act, x, ws), linear_work({.x = x}, ws), [&] { return in_->linear_act(x, gate, up, a); });
+  }
+  bool try_project(const RowSource& s, std::span<const Linear* const> ws, std::span<Tensor> outs) override {
+    const int64_t start = now_ns();
+    if (!in_->try_project(s, ws, outs)) return false;
+    count(linear_row(Op::linear, s.x, ws, steps_of(s)), linear_work(s, ws), start);
+    return true;
+  }
+  std::optional<RowSource> try_gated(const RowSource& s, const GatedArgs& g) override {
+    const Linear* const ws[2] = {&g.gate, &g.up};
+    const int64_t start = now_ns();
+    const auto out = in_->try_gated(s, g);
+    if (out) count(linear_row(Op::linear_act, s.x, ws, steps_of(s) | (out->quantized ? kQuantizes : 0)), linear_work(s, ws), start);
+    return out;
+  }
+  bool try_store_kv(const AttentionArgs& a) override {
+    const int64_t start = now_ns();
+    if (!in_->try_store_kv(a)) return false;
+    const bool norms = a.q_norm || a.k_norm;
+    const size_t row = row_of({.op = Op::store_kv, .a = norms, .b = a.rope != nullptr}, [&] {
+      return OpTime{.name = fmt::format("{}{}{}", norms ? "qk_norm+" : "", a.rope ? "rope+" : "", kNames[int(Op::store_kv)]), .kernel = "float32"};
+    });
+    count(row, {2 * bytes_of(a.q) + bytes_of(a.k) + bytes_of(a.v) + a.k.rows * a.k.cols * 2 * kElementBytes[int(kv_type_)], 0}, start);
+    return true;
   }
   Tensor rms_norm(Tensor x, std::span<const float> w, float eps) override {
     return timed(plain(Op::rms_norm), {2 * bytes_of(x), 0}, [&] { return in_->rms_norm(x, w, eps); });
@@ -113,9 +153,10 @@ class Metered final : public Ops {
   std::invoke_result_t<F> timed(size_t row, Work work, F&& f) {
     const int64_t start = now_ns();
     auto out = f();
-    profile_->add_op(row, now_ns() - start, work.bytes, work.operations);
+    count(row, work, start);
     return out;
   }
+  void count(size_t row, Work work, int64_t start) { profile_->add_op(row, now_ns() - start, work.bytes, work.operations); }
 
   template <class Make>
   size_t row_of(const Key& key, Make make) {
@@ -130,11 +171,11 @@ class Metered final : public Ops {
     return row_of({op}, [&] { return OpTime{.name = kNames[int(op)], .kernel = "float32"}; });
   }
 
-  size_t linear_row(Op op, Tensor x, std::span<const Linear* const> ws) {
-    Key key{op, rows_class(x.rows), x.cols, 0, 0};
+  size_t linear_row(Op op, Tensor x, std::span<const Linear* const> ws, int steps = 0) {
+    Key key{op, rows_class(x.rows), x.cols, 0, 0, steps};
     for (const Linear* w : ws) key.b += w->w->n, key.c = key.c * 64 + int64_t(w->w->dtype) + 1;
     return row_of(key, [&] {
-      std::string name = fmt::format("{} {}", kNames[int(op)], tensor::format(ws[0]->w->dtype).name);
+      std::string name = fmt::format("{} {}", name_with(steps, steps ? kShort[op == Op::linear_act] : kNames[int(op)]), tensor::format(ws[0]->w->dtype).name);
       for (const Linear* w : ws.subspan(1))
         if (w->w->dtype != ws[0]->w->dtype) name += fmt::format("/{}", tensor::format(w->w->dtype).name);
       name += fmt::format(" {}>{}", x.cols, key.b);
@@ -146,8 +187,9 @@ class Metered final : public Ops {
 
   static bool quantized(const Weight& w) { return tensor::format(w.dtype).block > 1; }
 
-  static Work linear_work(Tensor x, std::span<const Linear* const> ws) {
-    Work w{.bytes = bytes_of(x)};
+  static Work linear_work(const RowSource& s, std::span<const Linear* const> ws) {
+    const Tensor x = s.x;
+    Work w{.bytes = bytes_of(x) * (s.add ? 3 : 1)};
     for (const Linear* l : ws) {
       w.bytes += int64_t(l->w->bytes) + x.rows * l->w->n * 4;
       w.operations += 2 * x.rows * l->w->n * l->w->k;
@@ -191,7 +233,6 @@ class Metered final : public Ops {
 
   /// Keys that queries see: each costs two products of head_dim for each head. Keys that a sequence has are read once.
   Work attention_work(const AttentionArgs& a) const {
-    constexpr int kElementBytes[] = {4, 2, 2, 1, 1};
     int64_t pairs = 0, keys = 0;
     for (int64_t s = 0; s < batch_.S(); ++s) {
       const int32_t from = batch_.query_start[size_t(s)], to = batch_.query_start[size_t(s) + 1];
@@ -204,6 +245,8 @@ class Metered final : public Ops {
     const int64_t all = int64_t{position} + 1;
     return window > 0 ? std::min(all, window) : all;
   }
+
+  static constexpr int kElementBytes[] = {4, 2, 2, 1, 1};
 
   std::unique_ptr<Ops> in_;
   std::shared_ptr<StepProfile> profile_;

@@ -14,6 +14,7 @@
 #include "isotope/options.h"
 #include "ops/batch.h"
 #include "ops/moe.h"
+#include "ops/source.h"
 #include "tensor/tensor.h"
 
 namespace isotope::ops {
@@ -57,16 +58,27 @@ class KvCache {
 };
 
 struct AttentionArgs {
-  Tensor q, k, v;       ///< [T, H*d], [T, K*d], [T, K*d]; q and k already rotated
+  Tensor q, k, v;       ///< [T, H*d], [T, K*d], [T, K*d]; for attention() q and k are already rotated
   int layer = 0;
   int heads = 0, kv_heads = 0, head_dim = 0;
   float scale = 1.0f;   ///< multiplied into q·k
   float softcap = 0.0f; ///< 0 = none; s = cap * tanh(s / cap)
   int64_t window = 0;   ///< 0 = full
   std::span<const float> sinks = {};  ///< [H] or empty
+
+  // What attend() does to q and k first, in this order; attention() does not look at it.
+  std::optional<Norm> q_norm = {}, k_norm = {};  ///< of each head by itself, weight [d]
+  const Rope* rope = nullptr;
+  bool gemma_norms = false;  ///< the family's norms multiply by 1 + w: what ATOM_QK_NORM_ROPE_CACHE_FUSION_MAX_TOKENS is about
+  bool stored = false;       ///< k and v are in the cache already
 };
 
-struct SwitchSet;  // fusion levers, resolved
+/// A gated feed-forward block up to what `down` reads.
+struct GatedArgs {
+  const Linear &gate, &up;
+  Activation act;
+  const Linear& down;  ///< not computed; a backend may leave the result in the form that it multiplies
+};
 
 using RowsDone = std::function<void(int64_t first, int64_t n)>;
 
@@ -88,6 +100,12 @@ class Ops {
   /// through the caches, is that of two layers. Tensors made before the first call live until the next begin().
   virtual void next_layer() {}
 
+  /// From here to finish() ops may be noted down instead of carried out: no tensor may be read, written or gathered from outside meanwhile. For short steps, where
+  /// the way from one op to the next counts. Tensors, weights and arguments' spans stay where they are until then.
+  virtual void defer() {}
+  /// Carries out what is noted. Does nothing without defer(); begin() drops what was never carried out.
+  virtual void finish() {}
+
   virtual Tensor embed(const Weight& table, float scale) = 0;                         ///< rows of the batch's tokens: [T, D]
   virtual Tensor linear(Tensor x, const Linear&) = 0;                                 ///< [T, k] -> [T, n]
   /// Several projections of one input; activations are quantized once. Same bits as calling linear() for each.
@@ -102,7 +120,6 @@ class Ops {
   virtual void softcap(Tensor x, float cap) = 0;                                      ///< x = cap * tanh(x / cap)
   virtual Tensor gather(Tensor x, std::span<const int32_t> rows) = 0;                 ///< [R, D]
 
-  // ---- fused forms: the composed form by default, overridden by a backend; they agree bit for bit ------------------------------
   virtual Tensor add_rms_norm(Tensor x, Tensor y, std::span<const float> weight, float eps) { add(x, y); return rms_norm(x, weight, eps); }
   virtual Tensor linear_act(Tensor x, const Linear& gate, const Linear& up, Activation a) {
     const Linear* w[2] = {&gate, &up};
@@ -113,6 +130,25 @@ class Ops {
 
   /// The mixture of experts: routes each row, runs the chosen experts, adds them up and the shared block. [T, D] -> [T, D]
   virtual Tensor moe(Tensor x, const Moe&) = 0;
+
+  // ---- joined forms: what a model calls. Composed of the ops above unless a backend joins them; the bits are the same ----------------
+  /// The source's rows themselves. REQUIRES: it is not quantized.
+  Tensor rows(const RowSource&);
+  /// Several projections of one source.
+  void project(const RowSource& s, std::span<const Linear* const> ws, std::span<Tensor> outs) {
+    if (!try_project(s, ws, outs)) linear_n(rows(s), ws, outs);
+  }
+  Tensor project(const RowSource&, const Linear&);
+  /// act(gate) * up, for args.down to read: of s.x.rows rows.
+  RowSource gated(const RowSource&, const GatedArgs&);
+  /// Norms and rotates q and k as the args say, then attention().
+  Tensor attend(AttentionArgs);
+
+  /// A backend's joined forms. False or nothing: not here, or its fusion setting is off; nothing has been done then.
+  virtual bool try_project(const RowSource&, std::span<const Linear* const>, std::span<Tensor>) { return false; }
+  virtual std::optional<RowSource> try_gated(const RowSource&, const GatedArgs&) { return {}; }
+  /// Norms, rotates, and stores k and v, so that attention() may be called with `stored`.
+  virtual bool try_store_kv(const AttentionArgs&) { return false; }
 
   // ---- KV storage -----------------------------------------------------------------------------------------------------------
   virtual Result<std::unique_ptr<KvCache>> make_kv(std::span<const KvLayerSpec> layers, std::span<const int64_t> blocks_per_group, int block_size,
@@ -140,14 +176,56 @@ struct CpuTuning {
   int64_t attention_alone = 100'000;  ///< attention of fewer multiply-adds runs on one thread
 };
 
+/// Which ops the CPU joins (the levers of group `fusion`). None changes a bit of a result.
+struct Fusions {
+  bool norm_quantize = true;        ///< adds and norms are carried out while activations are quantized
+  bool act_quantize = true;         ///< a gated block's result goes to the down projection quantized
+  bool qk_norm_rope_cache = false;  ///< head norms, rotation and cache write in one pass; without head norms rotation and write always are
+  int64_t gemma_max_tokens = 8192;  ///< the same for Gemma's norms only up to so many tokens in a step
+};
+
 struct CpuOpsOptions {
   int threads = 0;           ///< 0 = one a physical core
   std::string isa;           ///< empty = best
   Precision precision = Precision::fast;
   bool pin = true;
   CpuTuning tuning = {};
+  Fusions fusions = {};
+  bool bf16_norms = false;   ///< RMS norms round as in bfloat16 (ATOM_USE_MODEL_SENSITIVE_RMSNORM); changes results
   int first_core = -1;       ///< of this team among the process' cores (base::Team); -1 = the whole machine is its own
 };
 Result<std::unique_ptr<Ops>> make_cpu_ops(const CpuOpsOptions&);
+
+inline Tensor Ops::rows(const RowSource& s) {
+  if (s.add) {
+    const Tensor y = s.add_norm ? rms_norm(s.add, s.add_norm->weight, s.add_norm->eps) : s.add;
+    if (s.norm && s.add_scale == 1) return add_rms_norm(s.x, y, s.norm->weight, s.norm->eps);
+    add(s.x, y, s.add_scale);
+  }
+  return s.norm ? rms_norm(s.x, s.norm->weight, s.norm->eps) : s.x;
+}
+
+inline Tensor Ops::project(const RowSource& s, const Linear& w) {
+  const Linear* const ws[1] = {&w};
+  Tensor out[1];
+  project(s, ws, out);
+  return out[0];
+}
+
+inline RowSource Ops::gated(const RowSource& s, const GatedArgs& g) {
+  if (const auto joined = try_gated(s, g)) return *joined;
+  if (s.recipe()) return gated({.x = rows(s)}, g);
+  return {.x = linear_act(s.x, g.gate, g.up, g.act)};
+}
+
+inline Tensor Ops::attend(AttentionArgs a) {
+  a.stored = try_store_kv(a);
+  if (!a.stored) {
+    if (a.q_norm) head_norm(a.q, a.head_dim, a.q_norm->weight, a.q_norm->eps);
+    if (a.k_norm) head_norm(a.k, a.head_dim, a.k_norm->weight, a.k_norm->eps);
+    if (a.rope) rope(a.q, a.head_dim, *a.rope), rope(a.k, a.head_dim, *a.rope);
+  }
+  return attention(a);
+}
 
 }  // namespace isotope::ops

@@ -13,6 +13,8 @@ struct ElementwiseKernels {
   /// out = weight * (x / sqrt(mean(x^2) + eps)); weight [n] or null; out may be x. The sum of squares runs over four accumulators of sixteen lanes
   /// (element i goes to lane i % 64), then a tree.
   void (*rms_norm)(float* out, const float* x, const float* weight, int64_t n, float eps) noexcept;
+  /// The same with x / sqrt(…) rounded to bfloat16, and its product with the weight again, as models do that compute in bfloat16.
+  void (*rms_norm_bf16)(float* out, const float* x, const float* weight, int64_t n, float eps) noexcept;
   /// out = act(gate) * up; out may be gate or up.
   void (*act_mul[int(Act::count_)])(float* out, const float* gate, const float* up, int64_t n) noexcept;
   /// x = x + scale * y, rounded twice as the composed form is.

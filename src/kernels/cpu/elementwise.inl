@@ -54,13 +54,25 @@ float sum_of_squares(const float* x, int64_t n) {
   return hsum((acc[0] + acc[1]) + (acc[2] + acc[3]));
 }
 
+/// What every element of a row is multiplied by.
+float norm_factor(const float* x, int64_t n, float eps) { return 1.0f / __builtin_sqrtf(sum_of_squares(x, n) / float(n) + eps); }
+
+inline f32x16 round_to_bf16(f32x16 a) { return bits_to_f32(shift_left<16>(to_bf16_bits(a))); }
+
+/// Elements i .. i + lanes - 1 of the normed row.
+template <bool Rounded>
+inline f32x16 normed(const float* x, const float* weight, f32x16 factor, int64_t i, int lanes) {
+  f32x16 y = load_some(x + i, lanes) * factor;
+  if constexpr (Rounded) y = round_to_bf16(y);
+  if (weight) y = load_some(weight + i, lanes) * y;
+  if constexpr (Rounded) y = round_to_bf16(y);
+  return y;
+}
+
+template <bool Rounded>
 void rms_norm(float* out, const float* x, const float* weight, int64_t n, float eps) noexcept {
-  const float mean = sum_of_squares(x, n) / float(n);
-  const f32x16 inv = set1(1.0f / __builtin_sqrtf(mean + eps));
-  for_lanes(n, [&](int64_t i, int lanes) {
-    const f32x16 y = load_some(x + i, lanes) * inv;
-    store_some(out + i, weight ? load_some(weight + i, lanes) * y : y, lanes);
-  });
+  const f32x16 factor = set1(norm_factor(x, n, eps));
+  for_lanes(n, [&](int64_t i, int lanes) { store_some(out + i, normed<Rounded>(x, weight, factor, i, lanes), lanes); });
 }
 
 void add_scaled(float* x, const float* y, int64_t n, float scale) noexcept {
@@ -107,7 +119,8 @@ void rope_pairs(float* x, const float* cos, const float* sin, int heads, int d, 
 }
 
 constexpr ElementwiseKernels kElementwise = {
-    .rms_norm = rms_norm,
+    .rms_norm = rms_norm<false>,
+    .rms_norm_bf16 = rms_norm<true>,
     .act_mul = {act_mul<Act::silu>, act_mul<Act::gelu_tanh>, act_mul<Act::gelu>, act_mul<Act::relu>, act_mul<Act::relu2>},
     .add = add_scaled,
     .scale = scale_by,

@@ -11,6 +11,8 @@
 
 namespace isotope::kernels::cpu {
 
+constexpr int kMaxPanelRows = 16;  ///< on any instruction set
+
 /// Rows of one panel of activations.
 struct Panel {
   int64_t first;
@@ -29,6 +31,8 @@ struct Panels {
     if (rest <= small) return {begin, rest};
     return i == m / full ? Panel{begin, small} : Panel{begin + small, rest - small};
   }
+  /// The panel that row r lies in.
+  constexpr Panel of(int64_t r) const { return (*this)[r / full + (r >= m / full * full + small && m % full > small ? 1 : 0)]; }
 };
 
 /// Activations for the integer kernels: int8 codes with one float32 scale for each 32 k of a row. A panel of h rows is a run of records along k, one
@@ -37,6 +41,12 @@ struct Panels {
 /// q is 0 and d is NaN for a block with a NaN or an infinity, so that the row's results are NaN and no other row notices.
 constexpr size_t kRecordBytes = kBlock + 5 * 4;  ///< of one row
 constexpr size_t quantized_bytes(int64_t rows, int64_t k) { return size_t(rows) * size_t((k + kBlock - 1) / kBlock) * kRecordBytes; }
+
+/// Row r of a panel of h rows.
+struct PanelRow {
+  std::byte* panel;
+  int h, r;
+};
 
 struct GemmArgs {
   const std::byte* tiles = nullptr;  ///< first tile
@@ -65,6 +75,11 @@ struct GemmKernels {
   DecodeRow decode_row[size_t(Pack::count_)];
   /// One panel of h rows, or a run of its records: x and `panel` then begin at that block. Rows h, k columns.
   void (*quantize_panel)(const float* x, int64_t x_stride, int h, int64_t k, std::byte* panel) noexcept;
+  /// One row of a panel, k columns.
+  void (*quantize_row)(const float* x, int64_t k, PanelRow) noexcept;
+  /// ElementwiseKernels::rms_norm (or rms_norm_bf16) and quantize_row in one, without the normed row in between. The same bits.
+  using NormQuantizeRow = void (*)(const float* x, const float* weight, float eps, int64_t k, PanelRow) noexcept;
+  NormQuantizeRow norm_quantize_row, norm_bf16_quantize_row;
   int panel_rows, small_panel_rows;
   constexpr Panels panels(int64_t m) const { return {m, panel_rows, small_panel_rows}; }
 };

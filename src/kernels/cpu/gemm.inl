@@ -19,9 +19,11 @@ void decode_row(const std::byte* tile, int row, int64_t k, float* out) noexcept 
   else decode_row_float<P>(tile, row, k, out);
 }
 
+static_assert(kPanelRows <= kMaxPanelRows);
+
 template <int... P>
 constexpr GemmKernels make_gemm(Indices<P...>) {
-  return {{gemm<Pack(P)>...}, {decode_row<Pack(P)>...}, quantize_panel, kPanelRows, kSmallPanelRows};
+  return {{gemm<Pack(P)>...}, {decode_row<Pack(P)>...}, quantize_panel, quantize_row, norm_quantize_row<false>, norm_quantize_row<true>, kPanelRows, kSmallPanelRows};
 }
 constexpr GemmKernels kGemm = make_gemm(indices<int(Pack::count_)>());
 

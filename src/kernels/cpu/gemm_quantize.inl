@@ -10,10 +10,8 @@ inline void put(std::byte* p, T v) {
   __builtin_memcpy(p, &v, sizeof v);
 }
 
-// Row r of a record for h rows. `valid` of the 32 values are read.
-inline void quantize_block(const float* x, int valid, int h, int r, std::byte* record) {
-  const f32x16 lo = valid >= 16 ? load(x) : load_n(x, valid);
-  const f32x16 hi = valid >= 32 ? load(x + 16) : valid > 16 ? load_n(x + 16, valid - 16) : zero_f32();
+// Row r of a record for h rows: its first and last sixteen values.
+inline void quantize_lanes(f32x16 lo, f32x16 hi, int h, int r, std::byte* record) {
   // As integers, magnitudes keep their order and NaN is above infinity.
   const int32_t top = hmax(max(f32_to_bits(abs(lo)), f32_to_bits(abs(hi))));
   float amax;
@@ -30,6 +28,18 @@ inline void quantize_block(const float* x, int valid, int h, int r, std::byte* r
   put(f + 8 * h, -(s.a + s.b));
   put(f + 12 * h, -s.a);
   put(f + 16 * h, -s.b);
+}
+
+// `valid` of the 32 values are read.
+inline void quantize_block(const float* x, int valid, int h, int r, std::byte* record) {
+  const f32x16 lo = valid >= 16 ? load(x) : load_n(x, valid);
+  const f32x16 hi = valid >= 32 ? load(x + 16) : valid > 16 ? load_n(x + 16, valid - 16) : zero_f32();
+  quantize_lanes(lo, hi, h, r, record);
+}
+
+void quantize_row(const float* x, int64_t k, PanelRow to) noexcept {
+  std::byte* record = to.panel;
+  for (int64_t i = 0; i < k; i += kBlock, record += size_t(to.h) * kRecordBytes) quantize_block(x + i, k - i < kBlock ? int(k - i) : kBlock, to.h, to.r, record);
 }
 
 #if defined(__AVX512F__)
@@ -80,12 +90,17 @@ void quantize_panel(const float* x, int64_t x_stride, int h, int64_t k, std::byt
     const int64_t whole = quantize_whole(x, x_stride, k, panel);
     x += whole, k -= whole, panel += whole / kBlock * int64_t(16 * kRecordBytes);
   }
-  for (int r = 0; r < h; ++r) {
-    const float* row = x + r * x_stride;
-    std::byte* record = panel;
-    for (int64_t i = 0; i < k; i += kBlock, record += size_t(h) * kRecordBytes)
-      quantize_block(row + i, k - i < kBlock ? int(k - i) : kBlock, h, r, record);
-  }
+  for (int r = 0; k > 0 && r < h; ++r) quantize_row(x + r * x_stride, k, {panel, h, r});
+}
+
+template <bool Rounded>
+void norm_quantize_row(const float* x, const float* weight, float eps, int64_t k, PanelRow to) noexcept {
+  const f32x16 factor = set1(norm_factor(x, k, eps));
+  const auto lanes = [&](int64_t i) {
+    return i >= k ? zero_f32() : normed<Rounded>(x, weight, factor, i, k - i < kLanes ? int(k - i) : kLanes);
+  };
+  std::byte* record = to.panel;
+  for (int64_t i = 0; i < k; i += kBlock, record += size_t(to.h) * kRecordBytes) quantize_lanes(lanes(i), lanes(i + kLanes), to.h, to.r, record);
 }
 
 }  // namespace

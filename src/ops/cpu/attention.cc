@@ -10,7 +10,6 @@ namespace {
 
 using namespace kernels::cpu;
 
-constexpr int64_t kAloneWrites = 16'384;  // elements of K and V
 // Pieces of work are handed out as members come for them: small enough to even out, large enough to cost nothing.
 constexpr int64_t kPiece = 400'000;
 constexpr int kPiecesPerMember = 8;
@@ -50,9 +49,6 @@ class Attention {
 
   void run(base::Team& team, base::Arena& arena) {
     plan(team.size(), arena);
-    const int64_t written = b_.T() * a_.kv_heads * a_.head_dim * 2;
-    if (written <= kAloneWrites) write(0, b_.T());
-    else team.for_ranges(b_.T(), 1, [&](int64_t t0, int64_t t1) { write(t0, t1); });
     if (pieces_.size() <= 2) return take_pieces(scratch_[0]);
     team.share([&](int member) { take_pieces(scratch_[size_t(member)]); });
   }
@@ -132,17 +128,6 @@ class Attention {
     s.head.o = arena.take<float>(size_t(i.rows * dp_)).data();
     s.tail = arena.take<Partial>(size_t(i.last_chunk - s.head_end));
     for (Partial& p : s.tail) p.o = arena.take<float>(size_t(i.rows * dp_)).data();
-  }
-
-  // ---- writing ------------------------------------------------------------------------------------------------------------------
-  void write(int64_t t0, int64_t t1) const {
-    const int d = a_.head_dim, size = kv_.block_size;
-    for (int64_t t = t0; t < t1; ++t) {
-      const int32_t slot = group_.slots[size_t(t)], offset = slot % size;
-      for (int h = 0; h < a_.kv_heads; ++h) {
-        k_.write[format_](kv_.tile(a_.layer, slot / size, h, offset / kTile), offset % kTile, a_.k.row(t) + h * d, a_.v.row(t) + h * d, d);
-      }
-    }
   }
 
   // ---- attending ----------------------------------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-// Attention of one layer for a whole batch: writes the step's keys and values to the paged cache, then attends.
+// Attention of one layer for a whole batch. The step's own keys and values are in the paged cache already (kv_store.h).
 #pragma once
 
 #include "base/arena.h"

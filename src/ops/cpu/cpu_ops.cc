@@ -2,14 +2,17 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstring>
 
 #include "base/check.h"
 #include "base/topology.h"
 #include "kernels/cpu/pick.h"
 #include "ops/cpu/attention.h"
+#include "ops/cpu/kv_store.h"
 #include "ops/cpu/linear.h"
 #include "ops/cpu/moe.h"
+#include "ops/cpu/source_rows.h"
 #include "ops/cpu/tensors.h"
 
 namespace isotope::ops {
@@ -27,10 +30,21 @@ constexpr int64_t kActCost = 4, kNormCost = 2;
 
 bool same_shape(Tensor a, Tensor b) { return a.rows == b.rows && a.cols == b.cols; }
 
+LinearJob make_job(const Linear& l, Tensor out) { return {.w = l.w.get(), .out = out, .bias = l.bias}; }
+LinearJob make_gated_job(const Linear& gate, const Linear& up, Activation a, Tensor out) {
+  return {.w = gate.w.get(), .out = out, .bias = gate.bias, .up = up.w.get(), .up_bias = up.bias, .act = Act(a)};
+}
+
+void check_source(const RowSource& s) {
+  const auto fits = [&](const std::optional<Norm>& n) { return !n || n->weight.empty() || int64_t(n->weight.size()) == s.x.cols; };
+  ISO_CHECK(fits(s.norm) && fits(s.add_norm) && (!s.add || same_shape(s.x, s.add)) && !(s.quantized && s.recipe()));
+}
+
 }  // namespace
 
 CpuOps::CpuOps(const kernels::cpu::KernelTable& kernels, int threads, const CpuOpsOptions& options)
-    : k_(kernels), precision_(options.precision), tuning_(options.tuning), team_(threads, options.pin, options.first_core) {}
+    : k_(kernels), precision_(options.precision), tuning_(options.tuning), fusions_(options.fusions), bf16_norms_(options.bf16_norms),
+      team_(threads, options.pin, options.first_core) {}
 
 template <class F>
 void CpuOps::for_rows(int64_t rows, int64_t cost, F&& f) {
@@ -65,12 +79,13 @@ Tensor CpuOps::linear(Tensor x, const Linear& w) {
 
 void CpuOps::linear_n(Tensor x, std::span<const Linear* const> ws, std::span<Tensor> outs) {
   const auto jobs = arena_->take<LinearJob>(ws.size());
-  for (size_t i = 0; i < ws.size(); ++i) {
-    ISO_CHECK(ws[i]->w && ws[i]->w->k == x.cols);
-    outs[i] = empty(x.rows, ws[i]->w->n);
-    jobs[i] = {ws[i]->w.get(), outs[i], ws[i]->bias};
-  }
-  ops::linear(team_, k_, x, arena_->take<std::byte>(linear_scratch_bytes(x.rows, x.cols)), jobs, tuning_);
+  for (size_t i = 0; i < ws.size(); ++i) jobs[i] = make_job(*ws[i], outs[i] = empty(x.rows, ws[i]->w->n));
+  run_linear({.x = x}, jobs);
+}
+
+void CpuOps::run_linear(const RowSource& s, std::span<const LinearJob> jobs) {
+  const size_t scratch = s.quantized ? 0 : linear_scratch_bytes(s.x.rows, s.x.cols);
+  ops::linear(team_, k_, with_policy(s), arena_->take<std::byte>(scratch), jobs, tuning_);
 }
 
 // ---- one step -------------------------------------------------------------------------------------------------------------------
@@ -95,9 +110,9 @@ Tensor CpuOps::empty(int64_t rows, int64_t cols) {
 Tensor CpuOps::rms_norm(Tensor x, std::span<const float> weight, float eps) {
   ISO_CHECK(weight.empty() || int64_t(weight.size()) == x.cols);
   const Tensor out = empty(x.rows, x.cols);
-  const float* w = weight.empty() ? nullptr : weight.data();
+  const Norm norm{weight, eps, bf16_norms_};
   for_rows(x.rows, x.cols * kNormCost, [&](int64_t r0, int64_t r1) {
-    for (int64_t r = r0; r < r1; ++r) k_.elementwise.rms_norm(out.row(r), x.row(r), w, x.cols, eps);
+    for (int64_t r = r0; r < r1; ++r) norm_row(k_, norm, out.row(r), x.row(r), x.cols);
   });
   return out;
 }
@@ -105,11 +120,11 @@ Tensor CpuOps::rms_norm(Tensor x, std::span<const float> weight, float eps) {
 Tensor CpuOps::add_rms_norm(Tensor x, Tensor y, std::span<const float> weight, float eps) {
   ISO_CHECK(same_shape(x, y) && (weight.empty() || int64_t(weight.size()) == x.cols));
   const Tensor out = empty(x.rows, x.cols);
-  const float* w = weight.empty() ? nullptr : weight.data();
+  const Norm norm{weight, eps, bf16_norms_};
   for_rows(x.rows, x.cols * (kNormCost + 1), [&](int64_t r0, int64_t r1) {
     for (int64_t r = r0; r < r1; ++r) {
       k_.elementwise.add(x.row(r), y.row(r), x.cols, 1.0f);
-      k_.elementwise.rms_norm(out.row(r), x.row(r), w, x.cols, eps);
+      norm_row(k_, norm, out.row(r), x.row(r), x.cols);
     }
   });
   return out;
@@ -117,10 +132,10 @@ Tensor CpuOps::add_rms_norm(Tensor x, Tensor y, std::span<const float> weight, f
 
 void CpuOps::head_norm(Tensor x, int head_dim, std::span<const float> weight, float eps) {
   ISO_CHECK(head_dim > 0 && x.cols % head_dim == 0 && (weight.empty() || int64_t(weight.size()) == head_dim));
-  const float* w = weight.empty() ? nullptr : weight.data();
+  const Norm norm{weight, eps, bf16_norms_};
   for_rows(x.rows, x.cols * kNormCost, [&](int64_t r0, int64_t r1) {
     for (int64_t r = r0; r < r1; ++r) {
-      for (float* p = x.row(r); p != x.row(r) + x.cols; p += head_dim) k_.elementwise.rms_norm(p, p, w, head_dim, eps);
+      for (float* p = x.row(r); p != x.row(r) + x.cols; p += head_dim) norm_row(k_, norm, p, p, head_dim);
     }
   });
 }
@@ -135,7 +150,7 @@ void CpuOps::rope(Tensor x, int head_dim, const Rope& rope) {
   });
 }
 
-Tensor CpuOps::attention(const AttentionArgs& a) {
+void CpuOps::check_attention(const AttentionArgs& a) const {
   ISO_CHECK(kv_ && a.layer >= 0 && a.layer < kv_->layers());
   const KvLayerSpec& spec = kv_->spec(a.layer);
   const int64_t T = batch_.T(), d = a.head_dim;
@@ -143,7 +158,17 @@ Tensor CpuOps::attention(const AttentionArgs& a) {
   ISO_CHECK(size_t(spec.group) < batch_.groups.size() && int64_t(batch_.groups[size_t(spec.group)].slots.size()) == T);
   ISO_CHECK(a.q.rows == T && a.k.rows == T && a.v.rows == T && a.q.cols == a.heads * d && a.k.cols == a.kv_heads * d && a.v.cols == a.kv_heads * d);
   ISO_CHECK(a.sinks.empty() || int64_t(a.sinks.size()) == a.heads);
-  const Tensor out = empty(T, a.heads * d);
+}
+
+Tensor CpuOps::attention(const AttentionArgs& a) {
+  check_attention(a);
+  if (!a.stored) {
+    AttentionArgs plain = a;
+    plain.q_norm = plain.k_norm = {};
+    plain.rope = nullptr;
+    store_kv(plain);
+  }
+  const Tensor out = empty(batch_.T(), int64_t{a.heads} * a.head_dim);
   ops::attention(a, batch_, *kv_, k_.attention, team_, *arena_, out, tuning_.attention_alone);
   return out;
 }
@@ -165,8 +190,8 @@ Tensor CpuOps::act_mul(Tensor gate, Tensor up, Activation activation) {
 Tensor CpuOps::linear_act(Tensor x, const Linear& gate, const Linear& up, Activation activation) {
   ISO_CHECK(gate.w && up.w && gate.w->k == x.cols);
   if (can_gate(*gate.w, *up.w)) {
-    const LinearJob job{.w = gate.w.get(), .out = empty(x.rows, gate.w->n), .bias = gate.bias, .up = up.w.get(), .up_bias = up.bias, .act = Act(activation)};
-    ops::linear(team_, k_, x, arena_->take<std::byte>(linear_scratch_bytes(x.rows, x.cols)), {&job, 1}, tuning_);
+    const LinearJob job = make_gated_job(gate, up, activation, empty(x.rows, gate.w->n));
+    run_linear({.x = x}, {&job, 1});
     return job.out;
   }
   // The gate's memory, still in the caches, takes the result.
@@ -194,6 +219,57 @@ Tensor CpuOps::moe(Tensor x, const Moe& m) {
   }
   add(out, shared, 1.0f);
   return out;
+}
+
+// ---- joined forms ---------------------------------------------------------------------------------------------------------------
+RowSource CpuOps::with_policy(RowSource s) const {
+  if (s.norm) s.norm->bf16 = bf16_norms_;
+  if (s.add_norm) s.add_norm->bf16 = bf16_norms_;
+  return s;
+}
+
+bool CpuOps::try_project(const RowSource& s, std::span<const Linear* const> ws, std::span<Tensor> outs) {
+  check_source(s);
+  const bool quantizes = std::all_of(ws.begin(), ws.end(), [](const Linear* w) { return integer(*w->w); });
+  ISO_CHECK(!s.quantized || quantizes);
+  if (!s.quantized && (!s.recipe() || !fusions_.norm_quantize || !quantizes)) return false;
+  const auto jobs = arena_->take<LinearJob>(ws.size());
+  for (size_t i = 0; i < ws.size(); ++i) jobs[i] = make_job(*ws[i], outs[i] = empty(s.x.rows, ws[i]->w->n));
+  run_linear(s, jobs);
+  return true;
+}
+
+std::optional<RowSource> CpuOps::try_gated(const RowSource& s, const GatedArgs& g) {
+  check_source(s);
+  if (!can_gate(*g.gate.w, *g.up.w) || (s.recipe() && !fusions_.norm_quantize)) return {};
+  const bool quantize = fusions_.act_quantize && integer(*g.down.w);
+  if (!s.recipe() && !quantize) return {};
+  const int64_t T = s.x.rows, F = g.gate.w->n;
+  if (!quantize) {
+    const LinearJob job = make_gated_job(g.gate, g.up, g.act, empty(T, F));
+    run_linear(s, {&job, 1});
+    return RowSource{.x = job.out};
+  }
+  LinearJob job = make_gated_job(g.gate, g.up, g.act, {nullptr, T, F, F});
+  job.quantized_out = arena_->take<std::byte>(linear_scratch_bytes(T, F)).data();
+  run_linear(s, {&job, 1});
+  return RowSource{.x = job.out, .quantized = job.quantized_out};
+}
+
+bool CpuOps::try_store_kv(const AttentionArgs& a) {
+  const bool norms = a.q_norm || a.k_norm;
+  if (norms && (!fusions_.qk_norm_rope_cache || (a.gemma_norms && batch_.T() > fusions_.gemma_max_tokens))) return false;
+  check_attention(a);
+  store_kv(a);
+  return true;
+}
+
+void CpuOps::store_kv(const AttentionArgs& a) {
+  KvStore store{a, batch_, *kv_, k_, a.q_norm, a.k_norm};
+  if (store.q_norm) store.q_norm->bf16 = bf16_norms_;
+  if (store.k_norm) store.k_norm->bf16 = bf16_norms_;
+  if (a.rope) store.angles = ropes_.get(*a.rope, batch_.positions, step_, team_);
+  for_rows(batch_.T(), store.row_cost(), [&](int64_t t0, int64_t t1) { store.run(t0, t1); });
 }
 
 void CpuOps::add(Tensor x, Tensor y, float scale) {

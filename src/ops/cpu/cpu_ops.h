@@ -13,6 +13,8 @@
 
 namespace isotope::ops {
 
+struct LinearJob;
+
 class CpuOps final : public Ops {
  public:
   CpuOps(const kernels::cpu::KernelTable& kernels, int threads, const CpuOpsOptions& options);
@@ -40,6 +42,10 @@ class CpuOps final : public Ops {
   Tensor linear_act(Tensor x, const Linear& gate, const Linear& up, Activation) override;
   Tensor moe(Tensor x, const Moe&) override;
 
+  bool try_project(const RowSource&, std::span<const Linear* const> ws, std::span<Tensor> outs) override;
+  std::optional<RowSource> try_gated(const RowSource&, const GatedArgs&) override;
+  bool try_store_kv(const AttentionArgs&) override;
+
   Result<std::unique_ptr<KvCache>> make_kv(std::span<const KvLayerSpec>, std::span<const int64_t> blocks_per_group, int block_size, KvType) override;
   size_t kv_block_bytes(std::span<const KvLayerSpec>, int group, int block_size, KvType) const override;
 
@@ -54,10 +60,17 @@ class CpuOps final : public Ops {
   template <class F>
   void for_rows(int64_t rows, int64_t cost, F&& f);
   void act_mul_into(Tensor out, Tensor gate, Tensor up, Activation);
+  /// The source with the process' way of rounding norms.
+  RowSource with_policy(RowSource) const;
+  void run_linear(const RowSource&, std::span<const LinearJob>);
+  void check_attention(const AttentionArgs&) const;
+  void store_kv(const AttentionArgs&);
 
   const kernels::cpu::KernelTable& k_;
   Precision precision_;
   CpuTuning tuning_;
+  Fusions fusions_;
+  bool bf16_norms_;
   WeightStore store_;
   base::Team team_;
   base::Arena step_;               ///< until the next begin()

@@ -1,0 +1,33 @@
+#include "ops/cpu/kv_store.h"
+
+#include "ops/cpu/source_rows.h"
+
+namespace isotope::ops {
+
+void KvStore::shape(Tensor x, int heads, const std::optional<Norm>& norm, int64_t t) const noexcept {
+  const int d = args.head_dim;
+  float* const row = x.row(t);
+  if (norm)
+    for (int h = 0; h < heads; ++h) norm_row(kernels, *norm, row + h * d, row + h * d, d);
+  if (!args.rope) return;
+  const auto rotate = args.rope->interleaved ? kernels.elementwise.rope_interleaved : kernels.elementwise.rope;
+  const int64_t half = args.rope->rot / 2;
+  rotate(row, angles.cos + t * half, angles.sin + t * half, heads, d, args.rope->rot);
+}
+
+void KvStore::run(int64_t t0, int64_t t1) const noexcept {
+  const int d = args.head_dim, size = kv.block_size;
+  const Batch::Group& group = batch.groups[size_t(kv.spec(args.layer).group)];
+  const auto write = kernels.attention.write[int(kv.format())];
+  for (int64_t t = t0; t < t1; ++t) {
+    shape(args.q, args.heads, q_norm, t);
+    shape(args.k, args.kv_heads, k_norm, t);
+    const int32_t slot = group.slots[size_t(t)], offset = slot % size;
+    for (int h = 0; h < args.kv_heads; ++h) {
+      const auto tile = kv.tile(args.layer, slot / size, h, offset / kernels::cpu::kTile);
+      write(tile, offset % kernels::cpu::kTile, args.k.row(t) + h * d, args.v.row(t) + h * d, d);
+    }
+  }
+}
+
+}  // namespace isotope::ops
