@@ -57,21 +57,21 @@ std::string explain_text(const std::string& test, const StepTimes& t, const ops:
   const Steps s = analyse(t, limits);
   std::string out = fmt::format("\n{}: {} steps of {:.1f} µs; limits: {:.1f} GB/s read, {:.0f} Gop/s int8, {:.0f} bf16, {:.0f} float32\n", test, t.steps,
                                 s.total_us, limits.read_bytes / 1e9, limits.int8_ops / 1e9, limits.bf16_ops / 1e9, limits.float_ops / 1e9);
-  out += fmt::format("| {:<44} | {:<36} | {:>5} | {:>9} | {:>6} | {:>6} | {:>6} | {:>8} | {:<10} |\n", "op", "kernel", "calls", "µs/step", "share", "GB/s",
+  out += fmt::format("| {:<54} | {:<36} | {:>5} | {:>9} | {:>6} | {:>6} | {:>6} | {:>8} | {:<10} |\n", "op", "kernel", "calls", "µs/step", "share", "GB/s",
                      "Gop/s", "of limit", "bound by");
-  out += fmt::format("|{:-<46}|{:-<38}|{:->6}:|{:->10}:|{:->7}:|{:->7}:|{:->7}:|{:->9}:|{:-<12}|\n", "", "", "", "", "", "", "", "", "");
+  out += fmt::format("|{:-<56}|{:-<38}|{:->6}:|{:->10}:|{:->7}:|{:->7}:|{:->7}:|{:->9}:|{:-<12}|\n", "", "", "", "", "", "", "", "", "");
   const double steps = double(std::max<int64_t>(1, t.steps));
   const auto percent = [&](double us) { return fmt::format("{:.1f} %", 100 * us / s.total_us); };
   for (const Line& l : s.lines) {
     const double ns = double(l.op->ns);
-    out += fmt::format("| {:<44} | {:<36} | {:>5.0f} | {:>9.1f} | {:>6} | {:>6.1f} | {:>6} | {:>8} | {:<10} |\n", l.op->name, l.op->kernel,
+    out += fmt::format("| {:<54} | {:<36} | {:>5.0f} | {:>9.1f} | {:>6} | {:>6.1f} | {:>6} | {:>8} | {:<10} |\n", l.op->name, l.op->kernel,
                        double(l.op->calls) / steps, l.us, percent(l.us), double(l.op->bytes) / ns,
                        l.op->operations ? fmt::format("{:.0f}", double(l.op->operations) / ns) : "-", fmt::format("{:.0f} %", 100 * l.of_limit()),
                        l.bound());
   }
   const std::pair<const char*, double> rest[] = {{"between ops (model code)", s.glue_us}, {"sampling", s.sample_us}, {"engine outside the model", s.engine_us}};
   for (const auto& [name, us] : rest)
-    out += fmt::format("| {:<44} | {:<36} | {:>5} | {:>9.1f} | {:>6} | {:>6} | {:>6} | {:>8} | {:<10} |\n", name, "", "", us, percent(us), "", "", "", "");
+    out += fmt::format("| {:<54} | {:<36} | {:>5} | {:>9.1f} | {:>6} | {:>6} | {:>6} | {:>8} | {:<10} |\n", name, "", "", us, percent(us), "", "", "", "");
   double memory = 0, arithmetic = 0;
   for (const Line& l : s.lines) (l.memory_s > l.compute_s ? memory : arithmetic) += std::max(l.memory_s, l.compute_s) * 1e6 / steps;
   out += fmt::format("The step could take {:.1f} µs at the limits ({:.0f} % reached), {:.0f} % of that for reading: it is bound by {}.\n", memory + arithmetic,

@@ -1,5 +1,6 @@
 // What it costs to go from one op to the next on a compute team: ns from the end of one piece of work to the begin of the next on all members, the least
 // of many rounds. Each member's work is a chain of multiplications of about a microsecond; what one member alone needs for it is taken off.
+// Zen 4, 2 cores: share 140 ns, barrier 78 ns.
 //   share    one parallel region an op (Team::share): the caller opens a gate, members claim their part, the last one opens another gate
 //   barrier  all ops in one region (Team::run), a Team::barrier() after each
 #include <fmt/format.h>

@@ -22,9 +22,7 @@ class ModelRunner final : public Runner {
     const int64_t start = profile_ ? now_ns() : 0;
     if (ended_ns_) profile_->add_gap(start - ended_ns_);
     ops_->begin(batch, kv_.get());
-    ops_->defer();
     auto out = model_->forward(*ops_, batch);
-    ops_->finish();
     if (profile_) {
       ended_ns_ = now_ns();
       profile_->add_step(ended_ns_ - start);

@@ -100,12 +100,6 @@ class Ops {
   /// through the caches, is that of two layers. Tensors made before the first call live until the next begin().
   virtual void next_layer() {}
 
-  /// From here to finish() ops may be noted down instead of carried out: no tensor may be read, written or gathered from outside meanwhile. For short steps, where
-  /// the way from one op to the next counts. Tensors, weights and arguments' spans stay where they are until then.
-  virtual void defer() {}
-  /// Carries out what is noted. Does nothing without defer(); begin() drops what was never carried out.
-  virtual void finish() {}
-
   virtual Tensor embed(const Weight& table, float scale) = 0;                         ///< rows of the batch's tokens: [T, D]
   virtual Tensor linear(Tensor x, const Linear&) = 0;                                 ///< [T, k] -> [T, n]
   /// Several projections of one input; activations are quantized once. Same bits as calling linear() for each.

@@ -1,5 +1,8 @@
 // Every kernel body, compiled once for each instruction set (cmake/isotope.cmake, isotope_isa, writes the file that includes this one and defines
 // ISO_ISA and ISO_ISA_NAME). The table below is the only symbol with external linkage.
+#if defined(ISO_AMX)
+#include "kernels/cpu/amx.inl"
+#else
 #include "kernels/cpu/simd.h"
 #include "kernels/cpu/table.h"
 
@@ -18,3 +21,4 @@ extern const KernelTable ISO_TABLE_(ISO_ISA);
 constinit const KernelTable ISO_TABLE_(ISO_ISA) = {ISO_ISA_NAME, kGemm, kAttention, kElementwise, probe, kLimits};
 
 }  // namespace isotope::kernels::cpu
+#endif

@@ -8,6 +8,8 @@
 #include <cpuid.h>
 #endif
 
+#include "kernels/cpu/amx.h"
+
 namespace isotope::kernels::cpu {
 
 namespace {
@@ -46,11 +48,18 @@ constexpr Feature kAvx512Bf16[] = {
     kAvx512Vnni[0], kAvx512Vnni[1], kAvx512Vnni[2], kAvx512Vnni[3], kAvx512Vnni[4], kAvx512Vnni[5], kAvx512Vnni[6], kAvx512Vnni[7], kAvx512Vnni[8],
     {"avx512_bf16", [] { return bool(__builtin_cpu_supports("avx512bf16")); }},
 };
+constexpr Feature kAvx512Amx[] = {
+    kAvx512Bf16[0], kAvx512Bf16[1], kAvx512Bf16[2], kAvx512Bf16[3], kAvx512Bf16[4], kAvx512Bf16[5], kAvx512Bf16[6], kAvx512Bf16[7], kAvx512Bf16[8], kAvx512Bf16[9],
+    {"amx_int8", [] { return amx_in_cpu(); }},
+    {"amx_permission", [] { return amx_permitted(); }},
+    {"amx_self_test", [] { return amx_works(); }},
+};
 #endif
 
 std::span<const Candidate> best_first() {
   static const Candidate list[] = {
 #if defined(__x86_64__)
+      {&amx_table(), kAvx512Amx},
       {&table_avx512_bf16, kAvx512Bf16},
       {&table_avx512_vnni, kAvx512Vnni},
       {&table_avx2, kAvx2},

@@ -31,4 +31,10 @@ extern const KernelTable table_avx2;
 extern const KernelTable table_avx512_vnni;
 extern const KernelTable table_avx512_bf16;
 
+/// Integer kernels through AMX tiles; null for floating packs.
+struct AmxGemms {
+  GemmKernels::Gemm gemm[size_t(Pack::count_)];
+};
+extern const AmxGemms gemms_avx512_amx;
+
 }  // namespace isotope::kernels::cpu

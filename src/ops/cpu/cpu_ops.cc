@@ -325,7 +325,7 @@ void CpuOps::parallel(int64_t n, const std::function<void(int64_t i, int worker)
 }
 
 std::string CpuOps::describe() const {
-  return fmt::format("cpu {}, {} thread{}{}", k_.isa, team_.size(), team_.size() == 1 ? "" : "s", precision_ == Precision::exact ? ", exact" : "");
+  return fmt::format("cpu {}, {} thread{}{}", k_.isa, team_.size(), team_.size() == 1 ? "" : "s", precision_ == Precision::exact ? ", exact" : "") + (bf16_norms_ ? ", norms rounded to bf16" : "");
 }
 
 Result<std::unique_ptr<Ops>> make_cpu_ops(const CpuOpsOptions& options) {

@@ -135,14 +135,15 @@ TEST(Fusion, BlocksHaveTheBitsOfTheirOps) {
         {.add_norm = Norm{weight(w2), 1e-6f}, .norm = Norm{weight(w1), 1e-6f}},
         {.add_norm = Norm{weight(w2), 1e-6f}},
     };
-    for (const int64_t T : {1, 2, 7, 9, 16, 27, 70})
+    for (const int64_t T : {1, 7, 27, 70})
       for (size_t r = 0; r < std::size(recipes); ++r)
         for (const bool bf16 : {false, true}) {
-          if (bf16 && T > 9) continue;
+          if (bf16 && (T > 9 || r % 2)) continue;
+          if (T == 70 && r != 1 && r != 5) continue;
           std::vector<float> want;
           for (const Device& d : devices()) {
             if (d.isa == "scalar" && (T > 9 || f.D > 100)) continue;  // slow, and there are no panels of several rows
-            if (d.threads == 3 && T != 27 && T != 1) continue;
+            if (d.threads == 3 && T != 27) continue;
             SCOPED_TRACE(testing::Message() << "format " << (&f - kFormats) << " rows " << T << " recipe " << r << " " << d.isa << " threads " << d.threads << " bf16 " << bf16);
             for (const Fusions& fusions : {kNone, kAll, Fusions{.norm_quantize = true, .act_quantize = false}, Fusions{.norm_quantize = false, .act_quantize = true}}) {
               auto o = make(d, fusions, bf16);
