@@ -169,6 +169,9 @@ TEST(Resolve, TypedGroupsHoldTheValues) {
   EXPECT_TRUE(l.loading().disable_mmap);
   EXPECT_EQ(l.loading().prefetch_block_mb, 4);
   EXPECT_EQ(l.cpu().isa, "avx2");
+  EXPECT_TRUE(l.fusion().norm_quantize);
+  EXPECT_FALSE(l.fusion().model_sensitive_norm);
+  EXPECT_EQ(l.fusion().qk_norm_max_tokens, 8192);
   EXPECT_EQ(l.program().log_level, "info");
   EXPECT_TRUE(l.prefix_cache().fast_walk);
   EXPECT_EQ(l.kv_events().hwm, 0);
@@ -177,6 +180,17 @@ TEST(Resolve, TypedGroupsHoldTheValues) {
   EXPECT_EQ(l.data_parallel().request_equiv, 512);
   EXPECT_EQ(l.housekeeping().shutdown_timeout_s, 5);
   EXPECT_THAT(l.consumed(), SizeIs(bindings().size()));
+}
+
+/// The fingerprint stands for the bits of results: what joins ops does not change them, another way of rounding does.
+TEST(Resolve, OfTheFusionsOnlyRoundingChangesTheNumericHash) {
+  const auto hash = [](std::string name, std::string v) { return Levers::resolve({.set = {{name, v}}})->numeric_hash(); };
+  const uint64_t plain = Levers::defaults().numeric_hash();
+  EXPECT_EQ(hash("ATOM_LLAMA_ENABLE_AITER_TRITON_FUSED_RMSNORM_QUANT", "0"), plain);
+  EXPECT_EQ(hash("ATOM_LLAMA_ENABLE_AITER_TRITON_FUSED_SILU_MUL_QUANT", "0"), plain);
+  EXPECT_EQ(hash("ATOM_ENABLE_QK_NORM_ROPE_CACHE_QUANT_FUSION", "1"), plain);
+  EXPECT_EQ(hash("ATOM_QK_NORM_ROPE_CACHE_FUSION_MAX_TOKENS", "1"), plain);
+  EXPECT_NE(hash("ATOM_USE_MODEL_SENSITIVE_RMSNORM", "1"), plain);
 }
 
 TEST(Resolve, PrefillDelayerHoldsTheValues) {
