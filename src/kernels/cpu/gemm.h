@@ -48,6 +48,14 @@ struct PanelRow {
   int h, r;
 };
 
+/// Rows that are normed: x [h, k], weight [k] or null.
+struct NormedRows {
+  const float* x;
+  int64_t x_stride;
+  const float* weight;
+  float eps;
+};
+
 struct GemmArgs {
   const std::byte* tiles = nullptr;  ///< first tile
   size_t tile_bytes = 0;             ///< from one tile to the next
@@ -80,6 +88,9 @@ struct GemmKernels {
   /// ElementwiseKernels::rms_norm (or rms_norm_bf16) and quantize_row in one, without the normed row in between. The same bits.
   using NormQuantizeRow = void (*)(const float* x, const float* weight, float eps, int64_t k, PanelRow) noexcept;
   NormQuantizeRow norm_quantize_row, norm_bf16_quantize_row;
+  /// The same for all h rows of a panel.
+  using NormQuantizePanel = void (*)(const NormedRows&, int h, int64_t k, std::byte* panel) noexcept;
+  NormQuantizePanel norm_quantize_panel, norm_bf16_quantize_panel;
   int panel_rows, small_panel_rows;
   constexpr Panels panels(int64_t m) const { return {m, panel_rows, small_panel_rows}; }
 };

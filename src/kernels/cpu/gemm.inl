@@ -23,7 +23,8 @@ static_assert(kPanelRows <= kMaxPanelRows);
 
 template <int... P>
 constexpr GemmKernels make_gemm(Indices<P...>) {
-  return {{gemm<Pack(P)>...}, {decode_row<Pack(P)>...}, quantize_panel, quantize_row, norm_quantize_row<false>, norm_quantize_row<true>, kPanelRows, kSmallPanelRows};
+  return {{gemm<Pack(P)>...}, {decode_row<Pack(P)>...}, quantize_panel, quantize_row, norm_quantize_row<false>, norm_quantize_row<true>,
+          norm_quantize_panel<false>, norm_quantize_panel<true>, kPanelRows, kSmallPanelRows};
 }
 constexpr GemmKernels kGemm = make_gemm(indices<int(Pack::count_)>());
 

@@ -103,5 +103,27 @@ void norm_quantize_row(const float* x, const float* weight, float eps, int64_t k
   for (int64_t i = 0; i < k; i += kBlock, record += size_t(to.h) * kRecordBytes) quantize_lanes(lanes(i), lanes(i + kLanes), to.h, to.r, record);
 }
 
+// Panels of sixteen rows are quantized across the rows: a strip of normed columns at a time waits for that in the first-level cache.
+template <bool Rounded>
+void norm_quantize_panel(const NormedRows& in, int h, int64_t k, std::byte* panel) noexcept {
+  constexpr int64_t kStrip = 4 * kBlock, kStride = kStrip + kLanes;
+  if (h != 16) {
+    for (int r = 0; r < h; ++r) norm_quantize_row<Rounded>(in.x + r * in.x_stride, in.weight, in.eps, k, {panel, h, r});
+    return;
+  }
+  alignas(64) float strip[16 * kStride], factors[16];
+  for (int r = 0; r < 16; ++r) factors[r] = norm_factor(in.x + r * in.x_stride, k, in.eps);
+  for (int64_t i = 0; i < k; i += kStrip) {
+    const int64_t n = k - i < kStrip ? k - i : kStrip;
+    for (int r = 0; r < 16; ++r) {
+      const f32x16 factor = set1(factors[r]);
+      for_lanes(n, [&](int64_t j, int lanes) {
+        store_some(strip + r * kStride + j, normed<Rounded>(in.x + r * in.x_stride, in.weight, factor, i + j, lanes), lanes);
+      });
+    }
+    quantize_panel(strip, kStride, 16, n, panel + size_t(i / kBlock) * 16 * kRecordBytes);
+  }
+}
+
 }  // namespace
 }  // namespace isotope::kernels::cpu

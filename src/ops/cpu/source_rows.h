@@ -12,10 +12,12 @@ class SourceRows {
 
   /// Adds, norms and quantizes rows [r0, r1) into the panels (gemm.h) of all rows at `out`. Each row once.
   void quantize(int64_t r0, int64_t r1, std::byte* out) const noexcept;
-  /// What that costs a row, in elements that are only added.
-  int64_t row_cost() const { return s_.x.cols * (2 + (s_.add ? 1 : 0) + (s_.add_norm ? 2 : 0) + (s_.norm ? 2 : 0)); }
 
  private:
+  void add(int64_t r) const noexcept;
+  void quantize_row(int64_t r, kernels::cpu::PanelRow to) const noexcept;
+  void quantize_panel(kernels::cpu::Panel p, std::byte* panel) const noexcept;
+
   const kernels::cpu::KernelTable& k_;
   const RowSource& s_;
   kernels::cpu::Panels panels_;
