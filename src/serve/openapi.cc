@@ -12,11 +12,13 @@ Json ref(const std::string& name) { return {{"$ref", "#/components/schemas/" + n
 
 // What differs between requests and is no row of the field table.
 constexpr const char* kRequests = R"json({
+  "ChatMessage": {"type": "object", "required": ["role", "content"], "properties": {"role": {"enum": ["user", "assistant"]}, "content": {"type": ["string", "array"],
+    "items": {"type": "object", "required": ["type", "text"], "properties": {"type": {"const": "text"}, "text": {"type": "string"}}}}}},
   "TokenizeRequest": {"type": "object", "properties": {"model": {"type": ["string", "null"]}, "prompt": {"type": ["string", "null"]}, "content": {"type": ["string", "null"]},
     "messages": {"type": ["array", "null"], "items": {"type": "object"}}, "add_special_tokens": {"type": ["boolean", "null"]}, "add_special": {"type": ["boolean", "null"]},
     "parse_special": {"type": ["boolean", "null"]}, "with_pieces": {"type": ["boolean", "null"]}, "return_token_strs": {"type": ["boolean", "null"]}}},
   "DetokenizeRequest": {"type": "object", "required": ["tokens"], "properties": {"model": {"type": ["string", "null"]}, "tokens": {"type": "array", "items": {"type": "integer", "minimum": 0}}}},
-  "TemplateRequest": {"type": "object", "required": ["messages"], "properties": {"model": {"type": ["string", "null"]}, "messages": {"type": "array", "items": {"type": "object"}},
+  "TemplateRequest": {"type": "object", "required": ["messages"], "properties": {"model": {"type": ["string", "null"]}, "messages": {"type": "array", "items": {"$ref": "#/components/schemas/ChatMessage"}},
     "tools": {"type": ["array", "null"]}, "chat_template_kwargs": {"type": ["object", "null"]}, "add_generation_prompt": {"type": ["boolean", "null"]}}},
   "ResponsesRequest": {"type": "object", "required": ["input"], "properties": {"model": {"type": ["string", "null"]}, "input": {"type": ["string", "array"], "items": {"type": "object"}},
     "instructions": {"type": ["string", "null"]}, "max_output_tokens": {"type": ["integer", "null"], "minimum": 1}, "previous_response_id": {"type": ["string", "null"]}, "stream": {"type": ["boolean", "null"]},
@@ -24,11 +26,11 @@ constexpr const char* kRequests = R"json({
     "tool_choice": {"type": ["string", "object", "null"]}, "parallel_tool_calls": {"type": ["boolean", "null"]}, "reasoning": {"type": ["object", "null"]}, "store": {"type": ["boolean", "null"]},
     "truncation": {"enum": ["auto", "disabled", null]}, "top_logprobs": {"type": ["integer", "null"], "minimum": 0, "maximum": 20}, "include": {"type": ["array", "null"], "items": {"type": "string"}},
     "background": {"enum": [false, null]}, "metadata": {"type": ["object", "null"]}, "user": {"type": ["string", "null"]}}},
-  "MessagesRequest": {"type": "object", "required": ["messages", "max_tokens"], "properties": {"model": {"type": ["string", "null"]}, "messages": {"type": "array", "minItems": 1, "items": {"type": "object"}},
+  "MessagesRequest": {"type": "object", "required": ["messages", "max_tokens"], "properties": {"model": {"type": ["string", "null"]}, "messages": {"type": "array", "minItems": 1, "items": {"$ref": "#/components/schemas/ChatMessage"}},
     "max_tokens": {"type": "integer", "minimum": 1}, "system": {"type": ["string", "array", "null"]}, "stream": {"type": ["boolean", "null"]}, "temperature": {"type": ["number", "null"], "minimum": 0},
     "top_p": {"type": ["number", "null"], "exclusiveMinimum": 0, "maximum": 1}, "top_k": {"type": ["integer", "null"], "minimum": -1}, "stop_sequences": {"type": ["array", "null"], "items": {"type": "string"}},
     "tools": {"type": ["array", "null"]}, "tool_choice": {"type": ["object", "null"]}, "thinking": {"type": ["object", "null"]}, "output_config": {"type": ["object", "null"]}, "metadata": {"type": ["object", "null"]}}},
-  "CountTokensRequest": {"type": "object", "required": ["messages"], "properties": {"model": {"type": ["string", "null"]}, "messages": {"type": "array", "minItems": 1, "items": {"type": "object"}},
+  "CountTokensRequest": {"type": "object", "required": ["messages"], "properties": {"model": {"type": ["string", "null"]}, "messages": {"type": "array", "minItems": 1, "items": {"$ref": "#/components/schemas/ChatMessage"}},
     "system": {"type": ["string", "array", "null"]}, "tools": {"type": ["array", "null"]}, "tool_choice": {"type": ["object", "null"]}}}
 })json";
 
@@ -66,7 +68,7 @@ Json from_table(FieldPlace place, const char* required) {
   }
   if (place == kInChat) {
     properties["logprobs"] = {{"type", {"boolean", "null"}}, {"description", "log-probabilities of the answer's tokens"}};
-    properties["messages"]["items"] = {{"type", "object"}};
+    properties["messages"]["items"] = ref("ChatMessage");
   }
   return {{"type", "object"}, {"required", Json::array({required})}, {"properties", std::move(properties)}};
 }
@@ -107,7 +109,7 @@ std::string operation_id(const PathDoc& p) {
 
 }  // namespace
 
-Json openapi_document(const std::string& version, std::span<const PathDoc> paths, bool keys) {
+Json openapi_document(const std::string& version, std::span<const PathDoc> paths, const std::vector<std::string>& models, bool keys) {
   Json out = {{"openapi", "3.1.0"}, {"info", {{"title", "Isotope"}, {"version", version}, {"license", {{"name", "Apache-2.0"}}}}}, {"paths", Json::object()}};
   for (const PathDoc& p : paths) {
     bool parameter = false;
@@ -121,6 +123,12 @@ Json openapi_document(const std::string& version, std::span<const PathDoc> paths
     at[method] = std::move(operation);
   }
   out["components"] = {{"schemas", schemas()}};
+  for (auto& [name, schema] : out["components"]["schemas"].items()) {
+    if (models.empty() || !schema.contains("properties") || !schema["properties"].contains("model") || !name.ends_with("Request")) continue;
+    Json& names = schema["properties"]["model"]["enum"];
+    for (const std::string& model : models) names.push_back(model);
+    names.push_back(nullptr);
+  }
   if (keys) {
     out["components"]["securitySchemes"] = {{"key", {{"type", "http"}, {"scheme", "bearer"}}}};
     out["security"] = Json::array({{{"key", Json::array()}}});

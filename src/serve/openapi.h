@@ -3,6 +3,7 @@
 
 #include <span>
 #include <string>
+#include <vector>
 
 #include "serve/json_body.h"
 
@@ -16,6 +17,7 @@ struct PathDoc {
   const char* response = "";   ///< name of the answer's schema; "": any object; "text": plain text
 };
 
-Json openapi_document(const std::string& version, std::span<const PathDoc> paths, bool keys);
+/// `models`: what a request may name; empty while the model is loading. `keys`: requests need one.
+Json openapi_document(const std::string& version, std::span<const PathDoc> paths, const std::vector<std::string>& models, bool keys);
 
 }  // namespace isotope::serve

@@ -174,7 +174,9 @@ Reply ApiHandler::openapi(HttpCall&) {
   for (const Route& r : routes()) {
     if (*r.summary != 0) paths.push_back({.method = r.method, .path = r.path, .summary = r.summary, .request = r.request, .response = r.response});
   }
-  return json_response(openapi_document(options_.version, paths, !options_.api_keys.empty()));
+  std::vector<std::string> models = options_.served_names;
+  if (models.empty() && front() != nullptr) models.push_back(model_id());
+  return json_response(openapi_document(options_.version, paths, models, !options_.api_keys.empty()));
 }
 
 void ApiHandler::answered(std::string_view method, std::string_view path, int status, double seconds) {
