@@ -8,7 +8,8 @@ ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)
 HOME = os.path.join(ROOT, "build", "peers")
 CACHE = os.path.join(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"), "isotope", "models")
 BUILT_IN = {"smollm2": "smollm2-135m", "gemma3": "gemma3-270m"}
-RANDOM = {"llama1b-q4_k": "Q4_K", "llama1b-q4_0": "Q4_0", "llama1b-q8_0": "Q8_0"}
+RANDOM = {"llama1b-q4_k": ("llama-1b", "Q4_K"), "llama1b-q4_0": ("llama-1b", "Q4_0"), "llama1b-q8_0": ("llama-1b", "Q8_0"),
+          "qwen3moe-q4_k": ("qwen3moe-3b", "Q4_K")}
 
 
 class Skip(Exception):
@@ -89,7 +90,7 @@ class Run:
             self.installed("numpy", need_numpy)
             import random_gguf
             print(f"writing {path}", file=sys.stderr, flush=True)
-            random_gguf.write(path, "llama-1b", RANDOM[name], self.model("smollm2"))
+            random_gguf.write(path, *RANDOM[name], self.model("smollm2"))
         return path
 
 

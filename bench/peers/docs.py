@@ -73,7 +73,8 @@ def heading(report):
     return [f"{report.get('machine', {}).get('cpu', 'unknown processor')}, {report.get('threads', '?')} threads, {counted} interleaved pairs a row, measured {when}. {versions}.{busy}"]
 
 
-SHORT = {"smollm2": "SmolLM2", "gemma3": "Gemma 3", "llama1b-q4_k": "llama-1b Q4_K", "llama1b-q4_0": "llama-1b Q4_0", "llama1b-q8_0": "llama-1b Q8_0"}
+SHORT = {"smollm2": "SmolLM2", "gemma3": "Gemma 3", "llama1b-q4_k": "llama-1b Q4_K", "llama1b-q4_0": "llama-1b Q4_0", "llama1b-q8_0": "llama-1b Q8_0",
+         "qwen3moe-q4_k": "qwen3moe-3b Q4_K"}
 KINDS = {"prompt-512": "prompt {prompt}", "prompt-2048": "prompt {long}", "generation": "generation", "depth-2048": "generation at {depth}", "batch-16": "{sequences} at a time",
          "serve": "{own}+{output}", "serve-shared": "{shared}+{own}+{output}"}
 

@@ -26,13 +26,18 @@ class Shape:
     head: int
     ffn: int
     rope_base: float = 5e5
+    experts: int = 0     # 0: no mixture; else each `ffn` wide
+    used: int = 0        # experts a token goes to
 
 
 SHAPES = {
+    "llama-135m": Shape("llama", 30, 576, 9, 3, 64, 1536),
     "llama-1b": Shape("llama", 16, 2048, 32, 8, 64, 8192),
     "llama-3b": Shape("llama", 28, 3072, 24, 8, 128, 8192),
     "llama-8b": Shape("llama", 32, 4096, 32, 8, 128, 14336),
     "qwen3-0.6b": Shape("qwen3", 28, 1024, 16, 8, 128, 3072, 1e6),
+    "qwen3-1.7b": Shape("qwen3", 28, 2048, 16, 8, 128, 6144, 1e6),
+    "qwen3moe-3b": Shape("qwen3moe", 24, 1024, 16, 4, 128, 512, 1e6, 64, 8),
 }
 
 
@@ -48,8 +53,11 @@ class Format:
 # A block's codes are uniform: q in 0..15 deviates by 4.61, in -128..127 by 73.9, in 0..63 by 18.5. Six-bit scales of the K formats are 31.5 on average.
 FORMATS = {
     "Q4_0": Format(2, 32, 18, ((0, 1 / 4.61),)),
+    "Q4_1": Format(3, 32, 20, ((0, 1 / 4.61), (2, -7.5 / 4.61))),
+    "Q5_0": Format(6, 32, 22, ((0, 1 / 9.23),)),
     "Q8_0": Format(8, 32, 34, ((0, 1 / 73.9),)),
     "Q4_K": Format(12, 256, 144, ((0, 1 / (36.4 * 4.61)), (2, 7.5 / (36.4 * 4.61)))),
+    "Q5_K": Format(13, 256, 176, ((0, 1 / (36.4 * 9.23)), (2, 15.5 / (36.4 * 9.23)))),
     "Q6_K": Format(14, 256, 210, ((208, 1 / (73.9 * 18.5)),)),
 }
 
@@ -101,6 +109,8 @@ def metadata(name, shape, context, vocabulary):
     numbers = {"context_length": context, "embedding_length": shape.hidden, "block_count": shape.layers, "feed_forward_length": shape.ffn,
                "attention.head_count": shape.heads, "attention.head_count_kv": shape.kv_heads, "attention.key_length": shape.head,
                "attention.value_length": shape.head, "rope.dimension_count": shape.head, "vocab_size": vocabulary}
+    if shape.experts:
+        numbers |= {"expert_count": shape.experts, "expert_used_count": shape.used, "expert_feed_forward_length": shape.ffn}
     for key, value in numbers.items():
         yield text(f"{a}.{key}") + struct.pack("<II", 4, value)
     for key, value in {"attention.layer_norm_rms_epsilon": 1e-5, "rope.freq_base": shape.rope_base}.items():
@@ -108,25 +118,29 @@ def metadata(name, shape, context, vocabulary):
 
 
 def tensors(shape, vocabulary, weight, head):
-    """(name, rows, columns, format) of every tensor; rows 0 for a vector in float32."""
+    """(name, dimensions outermost first, format) of every tensor; format None is float32."""
     q, kv = shape.heads * shape.head, shape.kv_heads * shape.head
-    yield "token_embd.weight", vocabulary, shape.hidden, head  # the output head as well
-    yield "output_norm.weight", 0, shape.hidden, None
+    yield "token_embd.weight", (vocabulary, shape.hidden), head  # the output head as well
+    yield "output_norm.weight", (shape.hidden,), None
     for i in range(shape.layers):
         b = f"blk.{i}."
-        yield b + "attn_norm.weight", 0, shape.hidden, None
-        yield b + "ffn_norm.weight", 0, shape.hidden, None
-        if shape.arch == "qwen3":
-            yield b + "attn_q_norm.weight", 0, shape.head, None
-            yield b + "attn_k_norm.weight", 0, shape.head, None
-        for name, rows, columns in [("attn_q", q, shape.hidden), ("attn_k", kv, shape.hidden), ("attn_v", kv, shape.hidden), ("attn_output", shape.hidden, q),
-                                    ("ffn_gate", shape.ffn, shape.hidden), ("ffn_up", shape.ffn, shape.hidden), ("ffn_down", shape.hidden, shape.ffn)]:
-            yield f"{b}{name}.weight", rows, columns, weight
+        yield b + "attn_norm.weight", (shape.hidden,), None
+        yield b + "ffn_norm.weight", (shape.hidden,), None
+        if shape.arch.startswith("qwen3"):
+            yield b + "attn_q_norm.weight", (shape.head,), None
+            yield b + "attn_k_norm.weight", (shape.head,), None
+        for name, rows, columns in [("attn_q", q, shape.hidden), ("attn_k", kv, shape.hidden), ("attn_v", kv, shape.hidden), ("attn_output", shape.hidden, q)]:
+            yield f"{b}{name}.weight", (rows, columns), weight
+        stack, suffix = ((shape.experts,), "_exps") if shape.experts else ((), "")
+        if shape.experts:
+            yield b + "ffn_gate_inp.weight", (shape.experts, shape.hidden), None
+        for name, rows, columns in [("ffn_gate", shape.ffn, shape.hidden), ("ffn_up", shape.ffn, shape.hidden), ("ffn_down", shape.hidden, shape.ffn)]:
+            yield f"{b}{name}{suffix}.weight", (*stack, rows, columns), weight
 
 
-def block_bytes(rng, form, rows, columns):
-    """Random blocks of a matrix as uint8 [blocks, size]."""
-    n = rows * columns // form.weights
+def block_bytes(rng, form, dims):
+    """Random blocks of a tensor as uint8 [blocks, size]."""
+    n, columns = count(dims) // form.weights, dims[-1]
     out = rng.integers(0, 256, (n, form.size), dtype=np.uint8)
     if form is FORMATS["Q6_K"]:
         out[:, 192:208] = rng.integers(64, 84, (n, 16), dtype=np.uint8)  # signed scales: all of one sign and size
@@ -136,8 +150,21 @@ def block_bytes(rng, form, rows, columns):
     return out
 
 
-def data_size(rows, columns, form):
-    return rows * columns // form.weights * form.size if form else columns * 4
+def float_bytes(rng, dims):
+    """Norms near one, and matrices (routers) with a deviation of 1/sqrt(fan-in)."""
+    v = rng.uniform(0.8, 1.2, dims) if len(dims) == 1 else rng.standard_normal(dims) / np.sqrt(dims[-1])
+    return v.astype("<f4").view(np.uint8)
+
+
+def count(dims):
+    n = 1
+    for d in dims:
+        n *= d
+    return n
+
+
+def data_size(dims, form):
+    return count(dims) // form.weights * form.size if form else count(dims) * 4
 
 
 def padding(n):
@@ -153,16 +180,15 @@ def write(out, shape_name, type_name, vocab_from, context=32768, seed=1):
     listed = list(tensors(shape, vocabulary, weight, head))
     header = struct.pack("<4sIQQ", b"GGUF", 3, len(listed), len(pairs)) + b"".join(pairs)
     offset = 0
-    for name, rows, columns, form in listed:
-        dims = (columns, rows) if rows else (columns,)
-        header += text(name) + struct.pack("<I", len(dims)) + struct.pack(f"<{len(dims)}Q", *dims) + struct.pack("<IQ", form.code if form else 0, offset)
-        offset += data_size(rows, columns, form) + len(padding(data_size(rows, columns, form)))
+    for name, dims, form in listed:
+        header += text(name) + struct.pack("<I", len(dims)) + struct.pack(f"<{len(dims)}Q", *reversed(dims)) + struct.pack("<IQ", form.code if form else 0, offset)
+        offset += data_size(dims, form) + len(padding(data_size(dims, form)))
     rng = np.random.default_rng(seed)
     part = out + ".part"
     with open(part, "wb") as f:
         f.write(header + padding(len(header)))
-        for name, rows, columns, form in listed:
-            data = block_bytes(rng, form, rows, columns) if form else rng.uniform(0.8, 1.2, columns).astype("<f4").view(np.uint8)
+        for name, dims, form in listed:
+            data = block_bytes(rng, form, dims) if form else float_bytes(rng, dims)
             f.write(data.tobytes() + padding(data.size))
     os.replace(part, out)
 

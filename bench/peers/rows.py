@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 LLAMA, LLAMA_AVX2, VLLM = "llama.cpp", "llama.cpp, AVX2 only", "vLLM CPU, bf16"
 TITLES = {"smollm2": "SmolLM2 135M Q4_1", "gemma3": "Gemma 3 270M Q4_K_M", "llama1b-q4_k": "llama-1b random Q4_K", "llama1b-q4_0": "llama-1b random Q4_0",
-          "llama1b-q8_0": "llama-1b random Q8_0"}
+          "llama1b-q8_0": "llama-1b random Q8_0", "qwen3moe-q4_k": "qwen3moe-3b random Q4_K, 8 of 64 experts"}
 
 
 @dataclass(frozen=True)
@@ -76,6 +76,7 @@ def limit_rows():
 ROWS = (speed_rows("smollm2", 6, 6, 2.6, 2.5, 5) + speed_rows("gemma3", 3.5, 4, 1.6, 1.6, 4) +
         [r for model, generation in [("llama1b-q4_k", 1.08), ("llama1b-q4_0", 1.08), ("llama1b-q8_0", 1.15)]
          for r in speed_rows(model, 2, 0, generation, 0, 3)] +
+        speed_rows("qwen3moe-q4_k", 2, 0, 1.2, 0, 3) +
         limit_rows() + avx2_rows("smollm2") + avx2_rows("gemma3") + start_rows("smollm2") + start_rows("gemma3") +
         [Row("outside-kernels", "Engine", "time outside kernels, 32 sequences of SmolLM2", "explain:smollm2", "outside", "", "", 0.03, "share", True),
          Row("fixed-order-gemm", "Engine", "cost of the fixed order, linear layers", "order", "gemm", "", "", 0.02, "share", True),

@@ -304,11 +304,12 @@ class RandomFiles(unittest.TestCase):
                 f.write(struct.pack("<4sIQQ", b"GGUF", 3, 0, 3) + pair("general.name", 8, random_gguf.text("x")) + pair("tokenizer.ggml.tokens", 9, tokens) +
                         pair("tokenizer.ggml.bos_token_id", 4, struct.pack("<I", 2)))
             random_gguf.SHAPES["tiny"] = random_gguf.Shape("qwen3", 2, 256, 2, 1, 128, 512)
-            for kind in random_gguf.FORMATS:
-                random_gguf.write(out, "tiny", kind, source)
+            random_gguf.SHAPES["tiny-moe"] = random_gguf.Shape("qwen3moe", 2, 256, 2, 1, 128, 256, 1e6, 4, 2)
+            for kind, shape in [*((kind, "tiny") for kind in random_gguf.FORMATS), ("Q4_K", "tiny-moe")]:
+                random_gguf.write(out, shape, kind, source)
                 with open(out, "rb") as f:
                     data = f.read()
-                random_gguf.write(out, "tiny", kind, source)
+                random_gguf.write(out, shape, kind, source)
                 with open(out, "rb") as f:
                     self.assertEqual(f.read(), data)
                 found, vocabulary = random_gguf.tokenizer_of(out)
