@@ -24,6 +24,15 @@ constexpr MoeNames kQwen2Moe = with_shared(kQwenMoe, "mlp.shared_expert.", "mlp.
 constexpr MoeNames kGraniteMoe = {.router = "block_sparse_moe.router.layer.weight", .stacked_gate_up = "block_sparse_moe.input_linear.weight",
                                   .stacked_down = "block_sparse_moe.output_linear.weight"};
 
+constexpr MoeNames with_bias(MoeNames n, std::string_view router, std::string_view bias) {
+  n.router = router, n.bias = bias;
+  return n;
+}
+constexpr MoeNames kMiniMaxMoe = with_bias(kMixtralMoe, kMixtralMoe.router, "block_sparse_moe.e_score_correction_bias");
+constexpr MoeNames kDeepSeekMoe = with_bias(with_shared(kQwenMoe, "mlp.shared_experts."), kQwenMoe.router, "mlp.gate.e_score_correction_bias");
+constexpr MoeNames kErnieMoe = with_bias(with_shared(kQwenMoe, "mlp.shared_experts."), kQwenMoe.router, "mlp.moe_statics.e_score_correction_bias");
+constexpr MoeNames kHunyuan3Moe = with_bias(with_shared(kQwenMoe, "mlp.shared_mlp."), "mlp.router.gate.weight", "mlp.expert_bias");
+
 constexpr Arch kArchs[] = {
     {.name = "llama", .gguf = "llama", .classes = "LlamaForCausalLM LLaMAForCausalLM", .model_type = "llama", .make = make<Dense>, .rows = dense_rows,
      .gguf_pairs = true, .defaults = R"({"rms_norm_eps": 1e-6, "max_position_embeddings": 2048})"},
@@ -94,6 +103,45 @@ constexpr Arch kArchs[] = {
      .defaults = R"({"rms_norm_eps": 1e-6, "max_position_embeddings": 2048, "attention_multiplier": 1.0, "num_local_experts": 8, "num_experts_per_tok": 2,
                      "norm_topk_prob": true})",
      .gguf_defaults = R"({"norm_topk_prob": true})"},
+    {.name = "seed_oss", .gguf = "seed_oss", .classes = "SeedOssForCausalLM", .model_type = "seed_oss", .make = make<Dense>, .rows = late_norm_rows,
+     .defaults = R"({"num_key_value_heads": 8, "head_dim": 128, "rms_norm_eps": 1e-6, "max_position_embeddings": 524288, "attention_bias": true,
+                     "attention_out_bias": false})"},
+    {.name = "ernie4_5", .gguf = "ernie4_5", .classes = "Ernie4_5ForCausalLM", .model_type = "ernie4_5", .make = make<Dense>, .rows = dense_rows,
+     .interleaved = true,
+     .defaults = R"({"num_key_value_heads": 2, "head_dim": 128, "rms_norm_eps": 1e-5, "max_position_embeddings": 131072, "rope_theta": 500000.0,
+                     "tie_word_embeddings": true})"},
+    {.name = "ernie4_5_moe", .gguf = "ernie4_5-moe", .classes = "Ernie4_5_MoeForCausalLM", .model_type = "ernie4_5_moe", .make = make<Dense>,
+     .rows = dense_rows, .moe = &kErnieMoe, .interleaved = true,
+     .defaults = R"({"num_key_value_heads": 4, "rms_norm_eps": 1e-5, "max_position_embeddings": 131072, "rope_theta": 500000.0, "norm_topk_prob": true,
+                     "tie_word_embeddings": true, "moe_num_experts": 64, "moe_k": 6, "moe_num_shared_experts": 2, "moe_layer_start_index": 1,
+                     "moe_intermediate_size": 1536})",
+     .gguf_defaults = R"({"norm_topk_prob": true})"},
+    {.name = "glm4", .gguf = "glm4", .classes = "Glm4ForCausalLM", .model_type = "glm4", .make = make<Sandwich>, .rows = glm4_rows, .interleaved = true,
+     .defaults = R"({"num_key_value_heads": 2, "head_dim": 128, "rms_norm_eps": 1.5625e-7, "max_position_embeddings": 131072, "partial_rotary_factor": 0.5,
+                     "attention_bias": true, "attention_out_bias": false})"},
+    {.name = "glm4moe", .gguf = "glm4moe", .classes = "Glm4MoeForCausalLM", .model_type = "glm4_moe", .make = make<Dense>, .rows = late_norm_qk_rows,
+     .moe = &kDeepSeekMoe, .qk_norm = Presence::maybe,
+     .defaults = R"({"num_key_value_heads": 8, "rms_norm_eps": 1e-5, "max_position_embeddings": 131072, "partial_rotary_factor": 0.5, "scoring_func": "sigmoid",
+                     "n_routed_experts": 128, "num_experts_per_tok": 8, "n_shared_experts": 1, "moe_intermediate_size": 1408, "norm_topk_prob": true,
+                     "first_k_dense_replace": 1, "attention_out_bias": false})",
+     .gguf_defaults = R"({"scoring_func": "sigmoid", "norm_topk_prob": true})"},
+    {.name = "minimax_m2", .gguf = "minimax-m2", .classes = "MiniMaxM2ForCausalLM", .model_type = "minimax_m2", .make = make<Dense>, .rows = wide_norm_rows,
+     .moe = &kMiniMaxMoe,
+     .defaults = R"({"num_key_value_heads": 8, "head_dim": 128, "rms_norm_eps": 1e-6, "max_position_embeddings": 196608, "rope_theta": 5000000.0,
+                     "rotary_dim": 64, "scoring_func": "sigmoid", "num_local_experts": 256, "num_experts_per_tok": 8, "norm_topk_prob": true})",
+     .gguf_defaults = R"({"scoring_func": "sigmoid", "norm_topk_prob": true})"},
+    {.name = "dots1", .gguf = "dots1", .classes = "Dots1ForCausalLM", .model_type = "dots1", .make = make<Dense>, .rows = qk_norm_rows, .moe = &kDeepSeekMoe,
+     .windows = WindowRule::from_layer,
+     .defaults = R"({"num_key_value_heads": 32, "rms_norm_eps": 1e-6, "max_position_embeddings": 2048, "scoring_func": "sigmoid"})",
+     .gguf_defaults = R"({"scoring_func": "sigmoid"})"},
+    {.name = "hy_v3", .gguf = "hy_v3", .classes = "HYV3ForCausalLM", .model_type = "hy_v3", .make = make<Dense>, .rows = qk_norm_rows, .moe = &kHunyuan3Moe,
+     .defaults = R"({"rms_norm_eps": 1e-5, "max_position_embeddings": 262144, "scoring_func": "sigmoid", "route_norm": true, "num_shared_experts": 1,
+                     "first_k_dense_replace": 1})",
+     .gguf_defaults = R"({"scoring_func": "sigmoid", "route_norm": true, "first_k_dense_replace": 1})"},
+    {.name = "exaone4", .gguf = "exaone4", .classes = "Exaone4ForCausalLM", .model_type = "exaone4", .make = make<PostNorm>, .rows = post_norm_qk_rows,
+     .windows = WindowRule::pattern, .nope_full = true,
+     .defaults = R"({"rms_norm_eps": 1e-5, "max_position_embeddings": 2048})",
+     .gguf_defaults = R"({"sliding_window_pattern": 4})"},
 };
 
 bool has_word(std::string_view words, std::string_view word) {

@@ -33,6 +33,9 @@ struct Arch {
   float hf_norm_shift = 0;      ///< added to Hugging Face norm weights (Gemma stores w, multiplies by 1 + w; GGUF holds the sum)
   bool local_plain = false;     ///< sliding layers turn without rope scaling (OLMo 3)
   bool scaled_embedding = false;///< embeddings are multiplied by sqrt(hidden)
+  bool interleaved = false;     ///< rotary embedding turns neighbours (2i, 2i + 1), in both containers
+  bool nope_full = false;       ///< where some layers slide, the others do not turn (EXAONE 4)
+  Presence qk_norm = Presence::yes;     ///< of rows that norm heads of q and k. maybe: config.json says it, in GGUF the tensors do
   Presence qkv_bias = Presence::maybe;  ///< yes: part of the family. maybe: config.json says it, in GGUF the tensors do
   int scalar_layers = 0;        ///< in GGUF: the model of this depth divides q·k by sqrt(hidden / heads), not sqrt(head_dim); no key says so
   std::string_view defaults;    ///< config.json values of the transformers class where a file leaves them out, as JSON

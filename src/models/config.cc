@@ -29,6 +29,9 @@ constexpr ActName kActs[] = {{"silu", ops::Activation::silu},
 Result<void> parse_sizes(const ConfigSource& s, ModelConfig& c) {
   const Metadata& f = s.fields;
   ISO_TRY(c.layers, in_range(f, "num_hidden_layers", 1, kMaxLayers));
+  ISO_TRY(c.draft_layers, in_range_or(f, "num_nextn_predict_layers", 0, kMaxLayers, 0));
+  if (s.gguf) c.layers -= c.draft_layers;  // block_count counts them as well
+  if (c.layers < 1) return wrong(f, fmt::format("num_nextn_predict_layers is {}, which leaves no layer", c.draft_layers));
   ISO_TRY(c.hidden, in_range(f, "hidden_size", 1, kMaxWidth));
   const bool dense = !s.arch->moe || f.has("intermediate_size");  // a model of experts alone need not name it
   if (dense) { ISO_TRY(c.ffn, in_range(f, "intermediate_size", 1, kMaxWidth)); }
@@ -87,6 +90,7 @@ Result<void> parse_presence(const ConfigSource& s, ModelConfig& c) {
   ISO_TRY(c.tied_head, f.boolean_or("tie_word_embeddings", false));
   ISO_TRY(const bool bidirectional, f.boolean_or("use_bidirectional_attention", false));
   if (bidirectional) return unknown(f, "use_bidirectional_attention is true", "only causal attention is supported");
+  c.qk_norm = s.arch->qk_norm;
   if (s.gguf) {
     c.qkv_bias = s.arch->qkv_bias;
     c.out_bias = c.mlp_bias = Presence::maybe;
@@ -94,12 +98,17 @@ Result<void> parse_presence(const ConfigSource& s, ModelConfig& c) {
   }
   ISO_TRY(const bool attention, f.boolean_or("attention_bias", false));
   ISO_TRY(const bool mlp, f.boolean_or("mlp_bias", false));
+  ISO_TRY(const bool out, f.boolean_or("attention_out_bias", attention));
   const auto yes_no = [](bool b) { return b ? Presence::yes : Presence::no; };
+  if (c.qk_norm == Presence::maybe) {
+    ISO_TRY(const bool normed, f.boolean_or("use_qk_norm", false));
+    c.qk_norm = yes_no(normed);
+  }
   if (s.arch->qkv_bias == Presence::yes) {  // built into the class, whatever the file says
     c.qkv_bias = Presence::yes;
     return {};
   }
-  c.qkv_bias = c.out_bias = yes_no(attention), c.mlp_bias = yes_no(mlp);
+  c.qkv_bias = yes_no(attention), c.out_bias = yes_no(out), c.mlp_bias = yes_no(mlp);
   return {};
 }
 

@@ -43,7 +43,8 @@ struct ModelConfig {
   float embed_scale = 1, residual_scale = 1, logit_scale = 1;  ///< logits are multiplied by logit_scale
   bool gemma_norms = false;  ///< the family multiplies by 1 + w
   bool tied_head = false;
-  Presence qkv_bias = Presence::no, out_bias = Presence::no, mlp_bias = Presence::no;
+  Presence qkv_bias = Presence::no, out_bias = Presence::no, mlp_bias = Presence::no, qk_norm = Presence::yes;
+  int64_t draft_layers = 0;  ///< multi-token-prediction layers that the file holds after the others
   MoeConfig moe;
   std::vector<ops::Rope> ropes;
   std::vector<LayerConfig> layer;  ///< [layers]

@@ -59,6 +59,7 @@ constexpr KeyRow kKeys[] = {
     {"expert_group_used_count", "/topk_group", Kind::integer},
     {"expert_weights_scale", "/routed_scaling_factor", Kind::number},
     {"expert_weights_norm", "/norm_topk_prob", Kind::truth},
+    {"nextn_predict_layers", "/num_nextn_predict_layers", Kind::integer},
     {"leading_dense_block_count", "/first_k_dense_replace", Kind::integer},
     {"interleave_moe_layer_step", "/interleave_moe_layer_step", Kind::integer},
 };

@@ -1,6 +1,8 @@
 // Which layers slide and which turn.
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "models/config_fields.h"
 
 namespace isotope::models {
@@ -67,7 +69,11 @@ Result<void> parse_windows(const ConfigSource& s, ModelConfig& c) {
 
 Result<void> parse_layers(const ConfigSource& s, ModelConfig& c) {
   ISO_CHECK_OK(parse_nope(s.fields, c));
-  return parse_windows(s, c);
+  ISO_CHECK_OK(parse_windows(s, c));
+  const auto slides = [](const LayerConfig& l) { return l.window > 0; };
+  if (s.arch->nope_full && std::any_of(c.layer.begin(), c.layer.end(), slides))
+    for (LayerConfig& l : c.layer) l.rope = slides(l);
+  return {};
 }
 
 }  // namespace isotope::models

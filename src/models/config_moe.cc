@@ -67,10 +67,11 @@ Result<void> parse_routing(const ConfigSource& s, MoeConfig& m) {
   ISO_TRY(const int64_t used, uniform(f, used_key, 1, m.experts));
   r.used = int(used);
   ISO_TRY(const std::string_view score, f.string_or("scoring_func", "softmax"));
-  if (score != "softmax" && score != "sigmoid") return unknown(f, fmt::format("scoring_func is '{}'", score), "known: softmax, sigmoid");
-  r.score = score == "sigmoid" ? Routing::Score::sigmoid : Routing::Score::softmax;
-  ISO_TRY(r.renormalize, f.boolean_or("norm_topk_prob", false));
-  ISO_TRY(r.scale, finite_or(f, "routed_scaling_factor", 1));
+  if (score == "noaux_tc") r.score = Routing::Score::sigmoid;  // dots.llm1 names the method here
+  else if (score != "softmax" && score != "sigmoid") return unknown(f, fmt::format("scoring_func is '{}'", score), "known: softmax, sigmoid");
+  else r.score = score == "sigmoid" ? Routing::Score::sigmoid : Routing::Score::softmax;
+  ISO_TRY(r.renormalize, f.boolean_or(spelled(f, {"norm_topk_prob", "route_norm"}), false));
+  ISO_TRY(r.scale, finite_or(f, spelled(f, {"routed_scaling_factor", "router_scaling_factor"}), 1));
   return parse_groups(f, m.experts, r);
 }
 

@@ -59,10 +59,12 @@ Result<int> rotary_dim(const Metadata& f, const std::string& at, const ModelConf
   return f.has("rotary_dim") ? int(fixed) : int(c.head_dim * part);
 }
 
-Result<void> add_rope(const Metadata& f, const RopeLaw& law, const std::string& at, int64_t served_len, ModelConfig& c) {
+Result<void> add_rope(const ConfigSource& s, const RopeLaw& law, const std::string& at, int64_t served_len, ModelConfig& c) {
+  const Metadata& f = s.fields;
   ISO_TRY(const int rot, rotary_dim(f, at, c));
   auto rope = make_rope(law, rot, served_len ? served_len : c.context_length);
   if (!rope) return wrong(f, rope.error().what);
+  rope->interleaved = s.arch->interleaved;
   c.ropes.push_back(*std::move(rope));
   return {};
 }
@@ -75,7 +77,7 @@ Result<void> parse_ropes(const ConfigSource& s, int64_t served_len, ModelConfig&
   const bool nested = f.has("rope_parameters.full_attention");
   const std::string at = nested ? "rope_parameters.full_attention." : f.has("rope_parameters") ? "rope_parameters." : "rope_scaling.";
   ISO_TRY(const RopeLaw full, parse_law(f, at, c));
-  ISO_CHECK_OK(add_rope(f, full, at, served_len, c));
+  ISO_CHECK_OK(add_rope(s, full, at, served_len, c));
   const std::string local_at = "rope_parameters.sliding_attention.";
   const bool local = f.has("rope_parameters.sliding_attention");
   if (!local && !f.has("rope_local_base_freq") && !s.arch->local_plain) return {};
@@ -85,7 +87,7 @@ Result<void> parse_ropes(const ConfigSource& s, int64_t served_len, ModelConfig&
   } else {
     ISO_TRY(law.theta, f.number_or("rope_local_base_freq", full.theta));
   }
-  ISO_CHECK_OK(add_rope(f, law, local_at, served_len, c));
+  ISO_CHECK_OK(add_rope(s, law, local_at, served_len, c));
   for (LayerConfig& l : c.layer) l.rope_index = l.window ? 1 : 0;
   return {};
 }

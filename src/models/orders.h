@@ -5,19 +5,19 @@
 
 namespace isotope::models {
 
-/// Norm, block, add. Llama, Mistral, SmolLM, Qwen 2 and 3, Gemma 1, Phi 3, Granite.
+/// Norm, block, add. Llama, Mistral, SmolLM, Qwen 2 and 3, Gemma 1, Phi 3, Granite, and the mixtures of experts of that order.
 class Dense final : public Transformer {
  public:
   ops::Tensor forward(ops::Ops&, const ops::Batch&, const HiddenTap*) const override;
 };
 
-/// Norm, block, norm, add ("sandwich"). Gemma 2 and 3.
+/// Norm, block, norm, add ("sandwich"). Gemma 2 and 3, GLM-4.
 class Sandwich final : public Transformer {
  public:
   ops::Tensor forward(ops::Ops&, const ops::Batch&, const HiddenTap*) const override;
 };
 
-/// Block, norm, add. OLMo 2 and 3.
+/// Block, norm, add. OLMo 2 and 3, EXAONE 4.
 class PostNorm final : public Transformer {
  public:
   ops::Tensor forward(ops::Ops&, const ops::Batch&, const HiddenTap*) const override;

@@ -4,7 +4,9 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cstdlib>
 
+#include "base/log.h"
 #include "models/loader.h"
 
 namespace isotope::models {
@@ -49,8 +51,16 @@ template Result<void> Planner::add(const GlobalRow&, Globals&, const std::string
 Result<void> Planner::check(const levers::Loading& levers) {
   ISO_CHECK_OK(fill_missing_experts(levers));
   weights::Coverage coverage{missing_, {}};
+  int64_t drafts = 0;
+  const auto of_drafts = [&](const std::string& name) {
+    if (!name.starts_with(names_.layer)) return false;
+    const int64_t l = std::atoll(name.c_str() + names_.layer.size());
+    return l >= c_.layers && l < c_.layers + c_.draft_layers;
+  };
   for (const TensorEntry& e : ck_.tensors())
-    if (!job_of_.contains(&e) && !ignorable(e.name) && !(c_.tied_head && e.name.ends_with("lm_head.weight"))) coverage.unexpected.push_back(e.name);
+    if (of_drafts(e.name)) ++drafts;
+    else if (!job_of_.contains(&e) && !ignorable(e.name) && !(c_.tied_head && e.name.ends_with("lm_head.weight"))) coverage.unexpected.push_back(e.name);
+  if (drafts) base::log(base::LogLevel::info, "{} tensors of multi-token-prediction layers are left out", drafts);
   return weights::require(ck_, coverage, levers);
 }
 

@@ -59,6 +59,7 @@ Result<void> Planner::add_router(ops::Moe& m, const std::string& prefix) {
   if (c_.moe.choice_bias == Presence::no) return {};
   const std::string bias = prefix + std::string(n.bias);
   const TensorEntry* e = ck_.find(bias);
+  if (!e && names_.gguf) e = ck_.find(prefix + "exp_probs_b");  // Hunyuan 3 leaves the suffix out
   if (!e && c_.moe.choice_bias == Presence::yes) need(bias);
   if (!e) return {};
   const int64_t flat[] = {1, c_.moe.experts};  // Ernie keeps a leading 1

@@ -40,6 +40,16 @@ constexpr LayerRow kPreNorm[] = {
     {.gguf = "attn_norm.weight", .hf = "input_layernorm.weight", .rows = Size::hidden, .vector = &Layer::attn_norm},
     {.gguf = "ffn_norm.weight", .hf = "post_attention_layernorm.weight", .rows = Size::hidden, .vector = &Layer::ffn_norm},
 };
+constexpr LayerRow kLateNorm[] = {
+    {.gguf = "attn_norm.weight", .hf = "input_layernorm.weight", .rows = Size::hidden, .vector = &Layer::attn_norm},
+    {.gguf = "post_attention_norm.weight", .hf = "post_attention_layernorm.weight", .rows = Size::hidden, .vector = &Layer::ffn_norm},
+};
+constexpr LayerRow kGlm4[] = {
+    {.gguf = "attn_norm.weight", .hf = "input_layernorm.weight", .rows = Size::hidden, .vector = &Layer::attn_norm},
+    {.gguf = "post_attention_norm.weight", .hf = "post_self_attn_layernorm.weight", .rows = Size::hidden, .vector = &Layer::attn_post_norm},
+    {.gguf = "ffn_norm.weight", .hf = "post_attention_layernorm.weight", .rows = Size::hidden, .vector = &Layer::ffn_norm},
+    {.gguf = "post_ffw_norm.weight", .hf = "post_mlp_layernorm.weight", .rows = Size::hidden, .vector = &Layer::ffn_post_norm},
+};
 constexpr LayerRow kSandwich[] = {
     {.gguf = "attn_norm.weight", .hf = "input_layernorm.weight", .rows = Size::hidden, .vector = &Layer::attn_norm},
     {.gguf = "post_attention_norm.weight", .hf = "post_attention_layernorm.weight", .rows = Size::hidden, .vector = &Layer::attn_post_norm},
@@ -55,8 +65,8 @@ constexpr LayerRow kWideNorm[] = {
     {.gguf = "attn_k_norm.weight", .hf = "self_attn.k_norm.weight", .rows = Size::kv, .vector = &Layer::k_norm},
 };
 constexpr LayerRow kHeadNorm[] = {
-    {.gguf = "attn_q_norm.weight", .hf = "self_attn.q_norm.weight", .rows = Size::head, .vector = &Layer::q_norm},
-    {.gguf = "attn_k_norm.weight", .hf = "self_attn.k_norm.weight", .rows = Size::head, .vector = &Layer::k_norm},
+    {.gguf = "attn_q_norm.weight", .hf = "self_attn.q_norm.weight", .rows = Size::head, .vector = &Layer::q_norm, .when = &ModelConfig::qk_norm},
+    {.gguf = "attn_k_norm.weight", .hf = "self_attn.k_norm.weight", .rows = Size::head, .vector = &Layer::k_norm, .when = &ModelConfig::qk_norm},
 };
 
 template <size_t... N>
@@ -71,6 +81,10 @@ constexpr auto kQkNormRows = joined(kBlocks, kPreNorm, kHeadNorm);
 constexpr auto kSandwichRows = joined(kBlocks, kSandwich);
 constexpr auto kSandwichQkRows = joined(kBlocks, kSandwich, kHeadNorm);
 constexpr auto kPostNormRows = joined(kBlocks, kPostNorm, kWideNorm);
+constexpr auto kPostNormQkRows = joined(kBlocks, kPostNorm, kHeadNorm);
+constexpr auto kLateNormRows = joined(kBlocks, kLateNorm);
+constexpr auto kLateNormQkRows = joined(kBlocks, kLateNorm, kHeadNorm);
+constexpr auto kGlm4Rows = joined(kBlocks, kGlm4);
 constexpr auto kWideNormRows = joined(kBlocks, kPreNorm, kWideNorm);
 
 }  // namespace
@@ -94,6 +108,10 @@ std::span<const LayerRow> qk_norm_rows() { return kQkNormRows; }
 std::span<const LayerRow> sandwich_rows() { return kSandwichRows; }
 std::span<const LayerRow> sandwich_qk_rows() { return kSandwichQkRows; }
 std::span<const LayerRow> post_norm_rows() { return kPostNormRows; }
+std::span<const LayerRow> post_norm_qk_rows() { return kPostNormQkRows; }
+std::span<const LayerRow> late_norm_rows() { return kLateNormRows; }
+std::span<const LayerRow> late_norm_qk_rows() { return kLateNormQkRows; }
+std::span<const LayerRow> glm4_rows() { return kGlm4Rows; }
 std::span<const LayerRow> wide_norm_rows() { return kWideNormRows; }
 
 bool ignorable(std::string_view name) {

@@ -54,6 +54,10 @@ std::span<const LayerRow> qk_norm_rows();    ///< the same with a norm on each h
 std::span<const LayerRow> sandwich_rows();   ///< Gemma 2
 std::span<const LayerRow> sandwich_qk_rows();///< Gemma 3
 std::span<const LayerRow> post_norm_rows();  ///< OLMo 2
+std::span<const LayerRow> post_norm_qk_rows();///< the same with a norm on each head: EXAONE 4
+std::span<const LayerRow> late_norm_rows();  ///< as dense_rows(), but GGUF calls the norm before the feed-forward block post_attention_norm: Seed-OSS
+std::span<const LayerRow> late_norm_qk_rows();///< the same with a norm on each head: GLM-4-MoE
+std::span<const LayerRow> glm4_rows();       ///< sandwich with names of its own
 std::span<const LayerRow> wide_norm_rows();  ///< pre-norm with a norm over all of q, and of k: OLMoE
 
 /// Tensors a file may hold that carry no weights of the model: rope tables (read with the configuration), buffers old exports kept, and the parts of a

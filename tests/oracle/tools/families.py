@@ -92,3 +92,25 @@ family("olmoe", "olmoe", "OlmoeForCausalLM", merged(BASE, num_key_value_heads=4,
        norm_topk_prob=False, clip_qkv=None, attention_bias=False, rope_scaling=None))
 family("granitemoe", "granitemoe", "GraniteMoeForCausalLM", merged(FAMILIES["granite"]["config"], num_local_experts=8, num_experts_per_tok=3,
        intermediate_size=32), embed_std=0.006, final_norm=100.0, logit_gain=2.0)
+family("seed_oss", "seed_oss", "SeedOssForCausalLM", merged(BASE, head_dim=32, attention_bias=True, attention_out_bias=False, mlp_bias=False,
+       rope_theta=10000000.0, rope_scaling=dict(rope_type="default"), rms_norm_eps=1e-6, residual_dropout=0.0))
+family("ernie4_5", "ernie4_5", "Ernie4_5ForCausalLM", merged(BASE, head_dim=32, use_bias=False, rope_theta=500000.0, tie_word_embeddings=True, pad_token_id=0))
+family("ernie4_5_moe", "ernie4_5_moe", "Ernie4_5_MoeForCausalLM", merged(BASE, num_hidden_layers=3, intermediate_size=128, use_bias=False, rope_theta=500000.0,
+       tie_word_embeddings=True, pad_token_id=0, moe_capacity=[64, 64, 64], moe_gate="topk", moe_intermediate_size=32, moe_k=3, moe_layer_interval=1,
+       moe_layer_start_index=1, moe_layer_end_index=2, moe_num_experts=8, moe_num_shared_experts=2, moe_use_aux_free=True))
+family("glm4", "glm4", "Glm4ForCausalLM", merged(BASE, pad_token_id=0, head_dim=16, attention_bias=True, partial_rotary_factor=0.5))
+DEEPSEEK_MOE = dict(moe_intermediate_size=32, n_routed_experts=8, n_shared_experts=1, num_experts_per_tok=3, n_group=1, topk_group=1, norm_topk_prob=True,
+                    routed_scaling_factor=2.5, first_k_dense_replace=1)
+family("glm4_moe", "glm4_moe", "Glm4MoeForCausalLM", merged(BASE, DEEPSEEK_MOE, head_dim=32, attention_bias=True, partial_rotary_factor=0.5, use_qk_norm=True,
+       num_nextn_predict_layers=0, rope_theta=1000000, rope_scaling=None))
+family("minimax_m2", "minimax_m2", "MiniMaxM2ForCausalLM", merged(BASE, head_dim=32, rotary_dim=16, intermediate_size=32, num_local_experts=8,
+       num_experts_per_tok=3, rms_norm_eps=1e-6, rope_theta=5000000, scoring_func="sigmoid", use_routing_bias=True, use_qk_norm=True,
+       qk_norm_type="per_layer", attn_type_list=[1, 1], shared_intermediate_size=0, use_mtp=False, num_mtp_modules=0))
+family("dots1", "dots1", "Dots1ForCausalLM", merged(BASE, DEEPSEEK_MOE, n_shared_experts=2, num_key_value_heads=4, attention_bias=False,
+       scoring_func="noaux_tc", moe_layer_freq=1, layer_types=["full_attention"] * 2), gguf=False)  # the converter stumbles over that scoring_func
+family("hy_v3", "hy_v3", "HYV3ForCausalLM", merged(BASE, MOE, head_dim=16, num_shared_experts=1, expert_hidden_dim=32, router_scaling_factor=2.826,
+       first_k_dense_replace=1, qk_norm=True, rope_theta=None, rope_parameters=dict(rope_theta=11158840.0, rope_type="default"), route_norm=True,
+       moe_router_enable_expert_bias=True, moe_router_use_sigmoid=True, enable_moe_fp32_combine=False, enable_lm_head_fp32=True))
+family("exaone4", "exaone4", "Exaone4ForCausalLM", merged(BASE, num_hidden_layers=4, intermediate_size=64, head_dim=16, rope_theta=1000000,
+       rope_scaling=merged(LLAMA3, factor=16.0), sliding_window=16, sliding_window_pattern="LLLG",
+       layer_types=["sliding_attention"] * 3 + ["full_attention"]))

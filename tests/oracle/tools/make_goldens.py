@@ -61,6 +61,9 @@ def randomize(model, spec, gen):
                 p.copy_(normal(p, 2.5 * gain / math.sqrt(hidden)))
             else:
                 p.copy_(normal(p, 1.0 / math.sqrt(p.shape[-1])))
+        for name, b in sorted(model.named_buffers()):
+            if name.endswith("e_score_correction_bias"):  # added for the choice of experts alone
+                b.copy_(normal(b, 0.1).to(torch.bfloat16).float())
         model.tie_weights()
         for p in model.parameters():
             p.copy_(p.to(torch.bfloat16).float())
