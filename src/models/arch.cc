@@ -33,6 +33,11 @@ constexpr MoeNames kDeepSeekMoe = with_bias(with_shared(kQwenMoe, "mlp.shared_ex
 constexpr MoeNames kErnieMoe = with_bias(with_shared(kQwenMoe, "mlp.shared_experts."), kQwenMoe.router, "mlp.moe_statics.e_score_correction_bias");
 constexpr MoeNames kHunyuan3Moe = with_bias(with_shared(kQwenMoe, "mlp.shared_mlp."), "mlp.router.gate.weight", "mlp.expert_bias");
 
+constexpr MoeNames kGptOssMoe = {.router = "mlp.router.weight", .stacked_gate_up = "mlp.experts.gate_up_proj", .stacked_down = "mlp.experts.down_proj",
+                                 .turned = true, .router_bias = "mlp.router.bias", .stacked_gate_up_bias = "mlp.experts.gate_up_proj_bias",
+                                 .stacked_down_bias = "mlp.experts.down_proj_bias", .mxfp4_gate_up = "mlp.experts.gate_up_proj",
+                                 .mxfp4_down = "mlp.experts.down_proj"};
+
 constexpr Arch kArchs[] = {
     {.name = "llama", .gguf = "llama", .classes = "LlamaForCausalLM LLaMAForCausalLM", .model_type = "llama", .make = make<Dense>, .rows = dense_rows,
      .gguf_pairs = true, .defaults = R"({"rms_norm_eps": 1e-6, "max_position_embeddings": 2048})"},
@@ -116,7 +121,8 @@ constexpr Arch kArchs[] = {
                      "tie_word_embeddings": true, "moe_num_experts": 64, "moe_k": 6, "moe_num_shared_experts": 2, "moe_layer_start_index": 1,
                      "moe_intermediate_size": 1536})",
      .gguf_defaults = R"({"norm_topk_prob": true})"},
-    {.name = "glm4", .gguf = "glm4", .classes = "Glm4ForCausalLM", .model_type = "glm4", .make = make<Sandwich>, .rows = glm4_rows, .interleaved = true,
+    {.name = "glm4", .gguf = "glm4", .classes = "Glm4ForCausalLM", .model_type = "glm4", .make = make<Sandwich>,
+     .rows = glm4_rows, .interleaved = true,
      .defaults = R"({"num_key_value_heads": 2, "head_dim": 128, "rms_norm_eps": 1.5625e-7, "max_position_embeddings": 131072, "partial_rotary_factor": 0.5,
                      "attention_bias": true, "attention_out_bias": false})"},
     {.name = "glm4moe", .gguf = "glm4moe", .classes = "Glm4MoeForCausalLM", .model_type = "glm4_moe", .make = make<Dense>, .rows = late_norm_qk_rows,
@@ -125,23 +131,34 @@ constexpr Arch kArchs[] = {
                      "n_routed_experts": 128, "num_experts_per_tok": 8, "n_shared_experts": 1, "moe_intermediate_size": 1408, "norm_topk_prob": true,
                      "first_k_dense_replace": 1, "attention_out_bias": false})",
      .gguf_defaults = R"({"scoring_func": "sigmoid", "norm_topk_prob": true})"},
-    {.name = "minimax_m2", .gguf = "minimax-m2", .classes = "MiniMaxM2ForCausalLM", .model_type = "minimax_m2", .make = make<Dense>, .rows = wide_norm_rows,
+    {.name = "minimax_m2", .gguf = "minimax-m2", .classes = "MiniMaxM2ForCausalLM", .model_type = "minimax_m2", .make = make<Dense>,
+     .rows = wide_norm_rows,
      .moe = &kMiniMaxMoe,
      .defaults = R"({"num_key_value_heads": 8, "head_dim": 128, "rms_norm_eps": 1e-6, "max_position_embeddings": 196608, "rope_theta": 5000000.0,
                      "rotary_dim": 64, "scoring_func": "sigmoid", "num_local_experts": 256, "num_experts_per_tok": 8, "norm_topk_prob": true})",
      .gguf_defaults = R"({"scoring_func": "sigmoid", "norm_topk_prob": true})"},
-    {.name = "dots1", .gguf = "dots1", .classes = "Dots1ForCausalLM", .model_type = "dots1", .make = make<Dense>, .rows = qk_norm_rows, .moe = &kDeepSeekMoe,
+    {.name = "dots1", .gguf = "dots1", .classes = "Dots1ForCausalLM", .model_type = "dots1", .make = make<Dense>,
+     .rows = qk_norm_rows, .moe = &kDeepSeekMoe,
      .windows = WindowRule::from_layer,
      .defaults = R"({"num_key_value_heads": 32, "rms_norm_eps": 1e-6, "max_position_embeddings": 2048, "scoring_func": "sigmoid"})",
      .gguf_defaults = R"({"scoring_func": "sigmoid"})"},
-    {.name = "hy_v3", .gguf = "hy_v3", .classes = "HYV3ForCausalLM", .model_type = "hy_v3", .make = make<Dense>, .rows = qk_norm_rows, .moe = &kHunyuan3Moe,
+    {.name = "hy_v3", .gguf = "hy_v3", .classes = "HYV3ForCausalLM", .model_type = "hy_v3", .make = make<Dense>,
+     .rows = qk_norm_rows, .moe = &kHunyuan3Moe,
      .defaults = R"({"rms_norm_eps": 1e-5, "max_position_embeddings": 262144, "scoring_func": "sigmoid", "route_norm": true, "num_shared_experts": 1,
                      "first_k_dense_replace": 1})",
      .gguf_defaults = R"({"scoring_func": "sigmoid", "route_norm": true, "first_k_dense_replace": 1})"},
-    {.name = "exaone4", .gguf = "exaone4", .classes = "Exaone4ForCausalLM", .model_type = "exaone4", .make = make<PostNorm>, .rows = post_norm_qk_rows,
+    {.name = "exaone4", .gguf = "exaone4", .classes = "Exaone4ForCausalLM", .model_type = "exaone4", .make = make<PostNorm>,
+     .rows = post_norm_qk_rows,
      .windows = WindowRule::pattern, .nope_full = true,
      .defaults = R"({"rms_norm_eps": 1e-5, "max_position_embeddings": 2048})",
      .gguf_defaults = R"({"sliding_window_pattern": 4})"},
+    {.name = "gpt_oss", .gguf = "gpt-oss", .classes = "GptOssForCausalLM", .model_type = "gpt_oss", .make = make<Dense>,
+     .rows = sink_rows, .moe = &kGptOssMoe,
+     .windows = WindowRule::pattern, .clamped_swiglu = true, .by_logits = true,
+     .defaults = R"({"num_key_value_heads": 8, "head_dim": 64, "rms_norm_eps": 1e-5, "max_position_embeddings": 131072, "rope_theta": 150000.0,
+                     "attention_bias": true, "sliding_window": 128, "sliding_window_pattern": 2, "num_local_experts": 128, "num_experts_per_tok": 4,
+                     "norm_topk_prob": true})",
+     .gguf_defaults = R"({"norm_topk_prob": true, "sliding_window_pattern": 2, "rope_scaling": {"truncate": false}})"},
 };
 
 bool has_word(std::string_view words, std::string_view word) {

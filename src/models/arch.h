@@ -35,6 +35,8 @@ struct Arch {
   bool scaled_embedding = false;///< embeddings are multiplied by sqrt(hidden)
   bool interleaved = false;     ///< rotary embedding turns neighbours (2i, 2i + 1), in both containers
   bool nope_full = false;       ///< where some layers slide, the others do not turn (EXAONE 4)
+  bool clamped_swiglu = false;  ///< experts clamp, by swiglu_limit and swiglu_alpha (GPT-OSS)
+  bool by_logits = false;       ///< experts are chosen by logits, not by scores
   Presence qk_norm = Presence::yes;     ///< of rows that norm heads of q and k. maybe: config.json says it, in GGUF the tensors do
   Presence qkv_bias = Presence::maybe;  ///< yes: part of the family. maybe: config.json says it, in GGUF the tensors do
   int scalar_layers = 0;        ///< in GGUF: the model of this depth divides q·k by sqrt(hidden / heads), not sqrt(head_dim); no key says so

@@ -29,6 +29,7 @@ struct MoeConfig {
   int64_t ffn = 0;           ///< width of an expert
   int64_t shared_ffn = 0;    ///< width of the block that sees every token; 0 = none
   ops::Routing routing;
+  float swiglu_limit = 0, swiglu_alpha = 0;  ///< see ops::Moe
   Presence choice_bias = Presence::no;
 };
 

@@ -48,7 +48,10 @@ Result<ConfigSource> hf_source(const weights::Checkpoint& c, const std::map<std:
   out.update(text);
   ISO_TRY(Metadata fields, Metadata::from_json(out.dump(-1, ' ', false, json::error_handler_t::replace), m.source()));
   ISO_TRY(fields, fields.with_overrides(overrides));
-  if (fields.has("quantization_config"))
+  ISO_TRY(const std::string_view method, fields.string_or("quantization_config.quant_method", ""));
+  // MXFP4 experts come as blocks and scales, which the rows of the family name.
+  const bool by_rows = arch->moe && !arch->moe->mxfp4_gate_up.empty() && method == "mxfp4";
+  if (fields.has("quantization_config") && !by_rows)
     return unknown(m, "quantization_config is set: " + fields.text("quantization_config"), "use the unquantized checkpoint or a GGUF file");
   return ConfigSource{arch, false, std::move(fields)};
 }

@@ -110,6 +110,12 @@ Result<void> parse_moe(const ConfigSource& s, ModelConfig& c) {
   ISO_CHECK_OK(parse_routing(s, m));
   ISO_CHECK_OK(parse_shared(f, m));
   if (!s.arch->moe->bias.empty()) m.choice_bias = s.gguf ? Presence::maybe : Presence::yes;
+  m.routing.by_logits = s.arch->by_logits;
+  if (s.arch->clamped_swiglu) {
+    ISO_TRY(m.swiglu_limit, finite_or(f, "swiglu_limit", 7));
+    ISO_TRY(m.swiglu_alpha, finite_or(f, "swiglu_alpha", 1.702));
+    if (!(m.swiglu_limit > 0)) return wrong(f, fmt::format("swiglu_limit is {}, must be positive", m.swiglu_limit));
+  }
   return f.has("mlp_layer_types") ? parse_types(f, c) : parse_places(f, c);
 }
 

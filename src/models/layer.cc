@@ -50,7 +50,7 @@ Tensor Transformer::attend(ops::Ops& o, Qkv t, size_t layer, const Layer* heads)
   const ModelConfig& c = config_;
   const LayerConfig& l = c.layer[layer];
   ops::AttentionArgs a{.q = t.q, .k = t.k, .v = t.v, .layer = int(layer), .heads = c.heads, .kv_heads = c.kv_heads, .head_dim = c.head_dim,
-                       .scale = c.attn_scale, .softcap = c.attn_softcap, .window = l.window, .gemma_norms = c.gemma_norms};
+                       .scale = c.attn_scale, .softcap = c.attn_softcap, .window = l.window, .sinks = layers[layer].sinks, .gemma_norms = c.gemma_norms};
   if (heads) {
     a.q_norm = head_norm(o, t.q, heads->q_norm);
     a.k_norm = head_norm(o, t.k, heads->k_norm);

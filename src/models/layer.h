@@ -13,6 +13,7 @@ struct Layer {
   std::vector<float> attn_norm;        ///< [D] before attention
   ops::Linear q, k, v, o;              ///< [H*d, D], [K*d, D], [K*d, D], [D, H*d]
   std::vector<float> q_norm, k_norm;   ///< [d] each head by itself, or [H*d] and [K*d] over the full width (OLMo 2)
+  std::vector<float> sinks;            ///< [H] logits that take part in each head's softmax and add nothing; or empty
   std::vector<float> attn_post_norm;   ///< [D] on attention's output
   std::vector<float> ffn_norm;         ///< [D] before the feed-forward block
   ops::Linear gate, up, down;          ///< [F, D], [F, D], [D, F]

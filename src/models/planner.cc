@@ -59,15 +59,16 @@ Result<void> Planner::check(const levers::Loading& levers) {
   };
   for (const TensorEntry& e : ck_.tensors())
     if (of_drafts(e.name)) ++drafts;
-    else if (!job_of_.contains(&e) && !ignorable(e.name) && !(c_.tied_head && e.name.ends_with("lm_head.weight"))) coverage.unexpected.push_back(e.name);
+    else if (!job_of_.contains(&e) && !ignorable(e.name) &&
+             !(c_.tied_head && e.name.ends_with("lm_head.weight"))) coverage.unexpected.push_back(e.name);
   if (drafts) base::log(base::LogLevel::info, "{} tensors of multi-token-prediction layers are left out", drafts);
   return weights::require(ck_, coverage, levers);
 }
 
 std::vector<weights::LoadJob> Planner::take_jobs() {
-  std::vector<weights::LoadJob> out;
+  std::vector<weights::LoadJob> out = std::move(pairs_);
   for (Job& j : jobs_)
-    out.push_back({{j.entry}, [uses = std::move(j.uses)](std::span<Checkpoint::Data> data) -> Result<void> {
+    if (!j.uses.empty()) out.push_back({{j.entry}, [uses = std::move(j.uses)](std::span<Checkpoint::Data> data) -> Result<void> {
                      for (const Use& use : uses) ISO_CHECK_OK(use(data[0]));
                      return {};
                    }});

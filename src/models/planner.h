@@ -76,6 +76,8 @@ class Planner {
   Result<void> add_experts(ops::Moe&, const std::string& prefix);
   Result<void> add_separate_experts(ops::Moe&, const std::string& prefix);
   Result<bool> add_stack(ops::Moe&, const std::string& name, const Stack&);
+  Result<void> add_mxfp4(ops::Moe&, const std::string& name, const Stack&);
+  Result<void> add_biases(ops::Moe&, const std::string& name, const Stack&);
   Result<void> add_shared(ops::Moe&, const std::string& prefix);
   Result<void> add_matrix(ops::Linear& slot, const std::string& name, int64_t n, int64_t k);
   Result<void> fill_missing_experts(const levers::Loading&);
@@ -94,6 +96,7 @@ class Planner {
   int64_t rot_ = 0;
   std::vector<Job> jobs_;
   std::unordered_map<const TensorEntry*, size_t> job_of_;  ///< which tensors are used
+  std::vector<weights::LoadJob> pairs_;  ///< parameters that two tensors make up
   std::vector<std::string> missing_;
   std::vector<Slot> missing_experts_;
 };

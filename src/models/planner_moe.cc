@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstring>
 
 #include "base/log.h"
 #include "models/planner.h"
@@ -29,10 +30,47 @@ constexpr MoeNames kGguf = {.router = "ffn_gate_inp.weight", .bias = "exp_probs_
 
 struct Planner::Stack {
   std::vector<Matrix> parts;
+  bool turned = false;  ///< the file's is [E, columns, rows], and the parts take turns
+
+  int64_t rows(const ModelConfig& c) const { return int64_t(parts.size()) * parts[0].rows(c); }
+  int64_t cols(const ModelConfig& c) const { return parts[0].cols(c); }
 };
 
+namespace {
+
+/// n of `stride` columns of one [k, columns] matrix, each `step` from the last, as rows of a matrix of its own.
+Result<std::unique_ptr<ops::Weight>> pack_turned(ops::Ops& o, const tensor::HostTensor& t, int64_t expert, int64_t n, int64_t first, int64_t step) {
+  const tensor::Format& f = tensor::format(t.dtype);
+  if (f.block != 1) return fail(Code::unsupported, fmt::format("experts stored by columns in {}", f.name), {}, "use a GGUF file of that model");
+  const size_t size = size_t(f.bytes), k = size_t(t.shape[1]), columns = size_t(t.shape[2]);
+  std::vector<std::byte> rows(size_t(n) * k * size);
+  const std::byte* const from = static_cast<const std::byte*>(t.data) + size_t(expert) * k * columns * size;
+  for (size_t i = 0; i < k; ++i)
+    for (size_t r = 0; r < size_t(n); ++r)
+      std::memcpy(&rows[(r * k + i) * size], from + (i * columns + size_t(first) + r * size_t(step)) * size, size);
+  return o.pack({.dtype = t.dtype, .data = rows.data(), .bytes = rows.size(), .shape = {n, int64_t(k)}, .rank = 2});
+}
+
+/// Rows first, first + step … of one expert as GGUF's MXFP4 blocks. In the file a byte holds two neighbours; in GGUF elements j and j + 16.
+Result<std::unique_ptr<ops::Weight>> pack_mxfp4(ops::Ops& o, const uint8_t* codes, const uint8_t* scales, int64_t n, int64_t k, int64_t step) {
+  const size_t blocks = size_t(k / 32);
+  std::vector<uint8_t> rows(size_t(n) * blocks * 17);
+  for (size_t r = 0; r < size_t(n); ++r)
+    for (size_t b = 0; b < blocks; ++b) {
+      const size_t at = r * size_t(step) * blocks + b;
+      const uint8_t* const from = codes + at * 16;
+      uint8_t* const to = &rows[(r * blocks + b) * 17];
+      const auto code = [&](size_t j) { return uint8_t(from[j / 2] >> (j % 2 * 4) & 15); };
+      to[0] = scales[at];
+      for (size_t j = 0; j < 16; ++j) to[1 + j] = uint8_t(code(j) | code(j + 16) << 4);
+    }
+  return o.pack({.dtype = tensor::DType::mxfp4, .data = rows.data(), .bytes = rows.size(), .shape = {n, k}, .rank = 2});
+}
+
+}  // namespace
+
 Result<void> Planner::add_moe(ops::Moe& m, const std::string& prefix) {
-  m.routing = c_.moe.routing, m.act = c_.act;
+  m.routing = c_.moe.routing, m.act = c_.act, m.swiglu_limit = c_.moe.swiglu_limit, m.swiglu_alpha = c_.moe.swiglu_alpha;
   m.experts.resize(size_t(c_.moe.experts));
   ISO_CHECK_OK(add_router(m, prefix));
   ISO_CHECK_OK(add_experts(m, prefix));
@@ -56,6 +94,15 @@ Result<void> Planner::add_router(ops::Moe& m, const std::string& prefix) {
   } else {
     need(name);
   }
+  if (!arch_.moe->router_bias.empty()) {
+    const std::string bias = prefix + std::string(names_.gguf ? "ffn_gate_inp.bias" : arch_.moe->router_bias);
+    const TensorEntry* e = ck_.find(bias);
+    if (!e) need(bias);
+    else {
+      ISO_CHECK_OK(expect_shape(*e, std::span(want).first(1)));
+      add_use(*e, read_into(m.router.bias, 0, c_.moe.experts));
+    }
+  }
   if (c_.moe.choice_bias == Presence::no) return {};
   const std::string bias = prefix + std::string(n.bias);
   const TensorEntry* e = ck_.find(bias);
@@ -74,10 +121,23 @@ Result<void> Planner::add_experts(ops::Moe& m, const std::string& prefix) {
     Stack stack;
   };
   const MoeNames& n = *arch_.moe;
-  const Named stacks[] = {{"ffn_gate_up_exps.weight", n.stacked_gate_up, {{kGate, kUp}}},
+  const Named stacks[] = {{"ffn_gate_up_exps.weight", n.stacked_gate_up, {{kGate, kUp}, n.turned && !names_.gguf}},
                           {"ffn_gate_exps.weight", n.stacked_gate, {{kGate}}},
                           {"ffn_up_exps.weight", n.stacked_up, {{kUp}}},
-                          {"ffn_down_exps.weight", n.stacked_down, {{kDown}}}};
+                          {"ffn_down_exps.weight", n.stacked_down, {{kDown}, n.turned && !names_.gguf}}};
+  if (!n.stacked_down_bias.empty()) {
+    for (const Named& s : stacks)
+      if (names_.gguf && &s != stacks) ISO_CHECK_OK(add_biases(m, prefix + std::string(s.gguf.substr(0, s.gguf.rfind('.'))) + ".bias", s.stack));
+    if (!names_.gguf) {
+      ISO_CHECK_OK(add_biases(m, prefix + std::string(n.stacked_gate_up_bias), stacks[0].stack));
+      ISO_CHECK_OK(add_biases(m, prefix + std::string(n.stacked_down_bias), stacks[3].stack));
+    }
+  }
+  if (!names_.gguf && !n.mxfp4_down.empty() && ck_.find(prefix + std::string(n.mxfp4_down) + "_blocks")) {
+    ISO_CHECK_OK(add_mxfp4(m, prefix + std::string(n.mxfp4_gate_up), stacks[0].stack));
+    ISO_CHECK_OK(add_mxfp4(m, prefix + std::string(n.mxfp4_down), stacks[3].stack));
+    return {};
+  }
   bool any = false;
   for (const Named& s : stacks) {
     const std::string_view name = names_.gguf ? s.gguf : s.hf;
@@ -102,10 +162,18 @@ Result<void> Planner::add_experts(ops::Moe& m, const std::string& prefix) {
 Result<bool> Planner::add_stack(ops::Moe& m, const std::string& name, const Stack& s) {
   const TensorEntry* e = ck_.find(name);
   if (!e) return false;
-  int64_t rows = 0;
-  for (const Matrix& part : s.parts) rows += part.rows(c_);
-  const int64_t want[] = {c_.moe.experts, rows, s.parts[0].cols(c_)};
+  const int64_t rows = s.rows(c_), cols = s.cols(c_);
+  const int64_t want[] = {c_.moe.experts, s.turned ? cols : rows, s.turned ? rows : cols};
   ISO_CHECK_OK(expect_shape(*e, want));
+  if (s.turned) {
+    for (size_t i = 0; i < m.experts.size(); ++i)
+      for (size_t p = 0; p < s.parts.size(); ++p)
+        add_use(*e, [this, &slot = m.experts[i].*s.parts[p].to, i, p, n = s.parts[p].rows(c_), step = s.parts.size()](const auto& d) -> Result<void> {
+          ISO_TRY(slot.w, pack_turned(ops_, d.view, int64_t(i), n, int64_t(p), int64_t(step)));
+          return {};
+        });
+    return true;
+  }
   for (size_t i = 0; i < m.experts.size(); ++i) {
     int64_t at = int64_t(i) * rows;
     for (const Matrix& part : s.parts) {
@@ -114,6 +182,54 @@ Result<bool> Planner::add_stack(ops::Moe& m, const std::string& name, const Stac
     }
   }
   return true;
+}
+
+Result<void> Planner::add_mxfp4(ops::Moe& m, const std::string& name, const Stack& s) {
+  const TensorEntry *blocks = ck_.find(name + "_blocks"), *scales = ck_.find(name + "_scales");
+  if (!blocks) need(name + "_blocks");
+  if (!scales) need(name + "_scales");
+  if (!blocks || !scales) return {};
+  const int64_t rows = s.rows(c_), cols = s.cols(c_);
+  const int64_t want[] = {c_.moe.experts, rows, cols / 32, 16};
+  ISO_CHECK_OK(expect_shape(*blocks, want));
+  ISO_CHECK_OK(expect_shape(*scales, std::span(want).first(3)));
+  for (const TensorEntry* e : {blocks, scales})
+    if (cols % 32 || e->dtype != tensor::DType::u8)
+      return fail(Code::unsupported,
+                  fmt::format("tensor {} is no MXFP4 of bytes in blocks of 32: {} columns of {}", e->name, cols, tensor::format(e->dtype).name), ck_.files()[size_t(e->file)], "use an intact checkpoint of that architecture");
+  for (const TensorEntry* e : {blocks, scales})
+    if (job_of_.try_emplace(e, jobs_.size()).second) jobs_.push_back({e, {}});
+  const auto consume = [&o = ops_, &m, parts = s.parts, rows, cols, n = s.parts[0].rows(c_)](std::span<Checkpoint::Data> d) -> Result<void> {
+    const auto *codes = static_cast<const uint8_t*>(d[0].view.data), *exponents = static_cast<const uint8_t*>(d[1].view.data);
+    for (size_t i = 0; i < m.experts.size(); ++i)
+      for (size_t p = 0; p < parts.size(); ++p) {
+        const size_t at = (i * size_t(rows) + p) * size_t(cols / 32);
+        ISO_TRY((m.experts[i].*parts[p].to).w, pack_mxfp4(o, codes + at * 16, exponents + at, n, cols, int64_t(parts.size())));
+      }
+    return {};
+  };
+  pairs_.push_back({{blocks, scales}, consume});
+  return {};
+}
+
+/// Biases of all experts: [E, rows], the parts taking turns as the rows do.
+Result<void> Planner::add_biases(ops::Moe& m, const std::string& name, const Stack& s) {
+  const TensorEntry* e = ck_.find(name);
+  if (!e) {
+    need(name);
+    return {};
+  }
+  const int64_t want[] = {c_.moe.experts, s.rows(c_)};
+  ISO_CHECK_OK(expect_shape(*e, want));
+  add_use(*e, [&m, parts = s.parts, n = s.parts[0].rows(c_)](const Checkpoint::Data& d) -> Result<void> {
+    std::vector<float> v(size_t(d.view.elements()));
+    ISO_CHECK_OK(tensor::dequantize(d.view.dtype, d.view.data, v));
+    for (size_t i = 0, at = 0; i < m.experts.size(); ++i)
+      for (size_t r = 0; r < size_t(n); ++r)
+        for (const Matrix& part : parts) (m.experts[i].*part.to).bias.push_back(v[at++]);
+    return {};
+  });
+  return {};
 }
 
 Result<void> Planner::add_separate_experts(ops::Moe& m, const std::string& prefix) {

@@ -44,6 +44,9 @@ constexpr LayerRow kLateNorm[] = {
     {.gguf = "attn_norm.weight", .hf = "input_layernorm.weight", .rows = Size::hidden, .vector = &Layer::attn_norm},
     {.gguf = "post_attention_norm.weight", .hf = "post_attention_layernorm.weight", .rows = Size::hidden, .vector = &Layer::ffn_norm},
 };
+constexpr LayerRow kSinks[] = {
+    {.gguf = "attn_sinks.weight", .hf = "self_attn.sinks", .rows = Size::heads, .vector = &Layer::sinks},
+};
 constexpr LayerRow kGlm4[] = {
     {.gguf = "attn_norm.weight", .hf = "input_layernorm.weight", .rows = Size::hidden, .vector = &Layer::attn_norm},
     {.gguf = "post_attention_norm.weight", .hf = "post_self_attn_layernorm.weight", .rows = Size::hidden, .vector = &Layer::attn_post_norm},
@@ -84,6 +87,7 @@ constexpr auto kPostNormRows = joined(kBlocks, kPostNorm, kWideNorm);
 constexpr auto kPostNormQkRows = joined(kBlocks, kPostNorm, kHeadNorm);
 constexpr auto kLateNormRows = joined(kBlocks, kLateNorm);
 constexpr auto kLateNormQkRows = joined(kBlocks, kLateNorm, kHeadNorm);
+constexpr auto kSinkRows = joined(kBlocks, kLateNorm, kSinks);
 constexpr auto kGlm4Rows = joined(kBlocks, kGlm4);
 constexpr auto kWideNormRows = joined(kBlocks, kPreNorm, kWideNorm);
 
@@ -97,6 +101,7 @@ int64_t size_of(Size s, const ModelConfig& c) {
     case Size::vocab: return c.vocab;
     case Size::head: return c.head_dim;
     case Size::q: return int64_t(c.heads) * c.head_dim;
+    case Size::heads: return c.heads;
     case Size::kv: return int64_t(c.kv_heads) * c.head_dim;
   }
   return 0;
@@ -111,6 +116,7 @@ std::span<const LayerRow> post_norm_rows() { return kPostNormRows; }
 std::span<const LayerRow> post_norm_qk_rows() { return kPostNormQkRows; }
 std::span<const LayerRow> late_norm_rows() { return kLateNormRows; }
 std::span<const LayerRow> late_norm_qk_rows() { return kLateNormQkRows; }
+std::span<const LayerRow> sink_rows() { return kSinkRows; }
 std::span<const LayerRow> glm4_rows() { return kGlm4Rows; }
 std::span<const LayerRow> wide_norm_rows() { return kWideNormRows; }
 

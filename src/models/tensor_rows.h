@@ -12,7 +12,7 @@
 namespace isotope::models {
 
 /// A size that the configuration turns into a number.
-enum class Size : uint8_t { one, hidden, ffn, vocab, head, q, kv };
+enum class Size : uint8_t { one, hidden, ffn, vocab, head, q, kv, heads };
 int64_t size_of(Size, const ModelConfig&);
 
 /// The tensor may also be rows of a larger one: part `index` of `parts`, stacked along the first dimension.
@@ -45,6 +45,9 @@ struct MoeNames {
   std::string_view stacked_gate_up, stacked_gate, stacked_up, stacked_down;  ///< all experts in one tensor [E, rows, columns]; tried first
   std::string_view shared;                           ///< prefix of the block that sees every token
   std::array<std::string_view, 3> shared_part = {"gate_proj.weight", "up_proj.weight", "down_proj.weight"};
+  bool turned = false;                               ///< stacks are [E, columns, rows], and gate and up take turns: rows 0, 2 … and 1, 3 …
+  std::string_view router_bias, stacked_gate_up_bias, stacked_down_bias;     ///< empty = none
+  std::string_view mxfp4_gate_up, mxfp4_down;        ///< + "_blocks" [E, rows, columns / 32, 16], + "_scales" [E, rows, columns / 32]
   std::string_view shared_gate;                      ///< empty = none
 };
 
@@ -57,6 +60,7 @@ std::span<const LayerRow> post_norm_rows();  ///< OLMo 2
 std::span<const LayerRow> post_norm_qk_rows();///< the same with a norm on each head: EXAONE 4
 std::span<const LayerRow> late_norm_rows();  ///< as dense_rows(), but GGUF calls the norm before the feed-forward block post_attention_norm: Seed-OSS
 std::span<const LayerRow> late_norm_qk_rows();///< the same with a norm on each head: GLM-4-MoE
+std::span<const LayerRow> sink_rows();       ///< late_norm_rows() with attention sinks: GPT-OSS
 std::span<const LayerRow> glm4_rows();       ///< sandwich with names of its own
 std::span<const LayerRow> wide_norm_rows();  ///< pre-norm with a norm over all of q, and of k: OLMoE
 

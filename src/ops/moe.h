@@ -30,6 +30,7 @@ struct FeedForward {
 struct Moe {
   Routing routing;
   Activation act = Activation::silu;
+  float swiglu_limit = 0, swiglu_alpha = 0;  ///< limit above 0: g · sigmoid(alpha · g) · (u + 1), clamped, instead of `act`, in the routed experts
   Linear router;                    ///< [E, D]; float32 whatever the file has
   std::vector<float> choice_bias;   ///< [E] added to scores for the choice alone, or empty
   std::vector<FeedForward> experts; ///< [E]

@@ -22,6 +22,8 @@ struct ElementwiseKernels {
   void (*scale)(float* x, int64_t n, float s) noexcept;
   /// x = cap * tanh(x / cap)
   void (*softcap)(float* x, int64_t n, float cap) noexcept;
+  /// out = g · sigmoid(alpha · g) · (u + 1) with g = min(gate, limit), u = up within ±limit (GPT-OSS); out may be gate or up.
+  void (*clamped_swiglu)(float* out, const float* gate, const float* up, int64_t n, float alpha, float limit) noexcept;
   /// x = e^(x - shift)
   void (*exp)(float* x, int64_t n, float shift) noexcept;
   /// x = 1 / (1 + e^-x)

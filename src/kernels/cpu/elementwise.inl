@@ -89,6 +89,14 @@ void softcap_all(float* x, int64_t n, float cap) noexcept {
   for_lanes(n, [&](int64_t i, int lanes) { store_some(x + i, c * tanh(load_some(x + i, lanes) / c), lanes); });
 }
 
+void clamped_swiglu(float* out, const float* gate, const float* up, int64_t n, float alpha, float limit) noexcept {
+  const f32x16 top = set1(limit), one = set1(1.0f);
+  for_lanes(n, [&](int64_t i, int lanes) {
+    const f32x16 g = min(top, load_some(gate + i, lanes)), u = max(-top, min(top, load_some(up + i, lanes)));
+    store_some(out + i, times_sigmoid(g, set1(alpha) * g) * (u + one), lanes);
+  });
+}
+
 void exp_shifted(float* x, int64_t n, float shift) noexcept {
   for_lanes(n, [&](int64_t i, int lanes) { store_some(x + i, exp(load_some(x + i, lanes) - set1(shift)), lanes); });
 }
@@ -125,6 +133,7 @@ constexpr ElementwiseKernels kElementwise = {
     .add = add_scaled,
     .scale = scale_by,
     .softcap = softcap_all,
+    .clamped_swiglu = clamped_swiglu,
     .exp = exp_shifted,
     .sigmoid = sigmoid_all,
     .rope = rope_halves,

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <functional>
@@ -100,6 +101,16 @@ std::vector<Case> cases() {
          return out;
        },
        [](auto& x, auto&, auto&, size_t i) { return 3 * std::tanh(double(x[i]) / 3); }, 1e-6},
+      {"clamped_swiglu", [](auto& k, auto& x, auto& y, auto&) {
+         Row out(x.size());
+         k.clamped_swiglu(out.data(), x.data(), y.data(), int64_t(x.size()), 1.702f, 2.0f);
+         return out;
+       },
+       [](auto& x, auto& y, auto&, size_t i) {
+         const double g = std::min(2.0, double(x[i])), u = std::clamp(double(y[i]), -2.0, 2.0);
+         return g / (1 + std::exp(-double(1.702f) * g)) * (u + 1);
+       },
+       1e-6},
       {"exp", [](auto& k, auto& x, auto&, auto&) {
          Row out = x;
          k.exp(out.data(), int64_t(x.size()), 12.5f);

@@ -119,7 +119,7 @@ class Experts {
       const FeedForward& f = m.experts[e];
       for (const Linear* l : {&f.gate, &f.up}) (integer(*l) ? integer_in_ : floating_in_) = true;
       (integer(f.down) ? integer_mid_ : floating_mid_) = true;
-      gated_ = gated_ && can_gate(*f.gate.w, *f.up.w);
+      gated_ = gated_ && m.swiglu_limit == 0 && can_gate(*f.gate.w, *f.up.w);
     }
   }
 
@@ -188,10 +188,13 @@ class Experts {
       else new (&jobs[n++]) GroupedJob(job(f.up, in, up, first, rows));
     });
     grouped_linear(c_.team, c_.kernels, jobs.first(n), c_.tuning);
-    if (!gated_)
-      for_rows(c_, h.rows, h.cols * kActCost, [&](int64_t a, int64_t b) {
-        for (int64_t r = a; r < b; ++r) c_.kernels.elementwise.act_mul[int(m_.act)](h.row(r), h.row(r), up.row(r), h.cols);
-      });
+    if (gated_) return h;
+    const auto& k = c_.kernels.elementwise;
+    for_rows(c_, h.rows, h.cols * kActCost, [&](int64_t a, int64_t b) {
+      for (int64_t r = a; r < b; ++r)
+        if (m_.swiglu_limit > 0) k.clamped_swiglu(h.row(r), h.row(r), up.row(r), h.cols, m_.swiglu_alpha, m_.swiglu_limit);
+        else k.act_mul[int(m_.act)](h.row(r), h.row(r), up.row(r), h.cols);
+    });
     return h;
   }
 

@@ -114,3 +114,9 @@ family("hy_v3", "hy_v3", "HYV3ForCausalLM", merged(BASE, MOE, head_dim=16, num_s
 family("exaone4", "exaone4", "Exaone4ForCausalLM", merged(BASE, num_hidden_layers=4, intermediate_size=64, head_dim=16, rope_theta=1000000,
        rope_scaling=merged(LLAMA3, factor=16.0), sliding_window=16, sliding_window_pattern="LLLG",
        layer_types=["sliding_attention"] * 3 + ["full_attention"]))
+GPT_OSS = merged(BASE, head_dim=32, intermediate_size=64, attention_bias=True, num_local_experts=8, num_experts_per_tok=3, experts_per_token=3,
+                 rope_theta=150000, rope_scaling=dict(rope_type="yarn", factor=32.0, beta_fast=32.0, beta_slow=1.0, truncate=False,
+                 original_max_position_embeddings=64), max_position_embeddings=2048, sliding_window=16, initial_context_length=64, swiglu_limit=2.0,
+                 layer_types=["sliding_attention", "full_attention"], output_router_logits=False, router_aux_loss_coef=0.9)
+family("gpt_oss", "gpt_oss", "GptOssForCausalLM", GPT_OSS, gguf=False)  # GGUF has no key for the limit, which is 7 there
+family("gpt_oss_mxfp4", "gpt_oss", "GptOssForCausalLM", merged(GPT_OSS, swiglu_limit=7.0), mxfp4=True)

@@ -69,6 +69,30 @@ def randomize(model, spec, gen):
             p.copy_(p.to(torch.bfloat16).float())
 
 
+def to_mxfp4(p):
+    """Expert matrices [E, K, N] as GPT-OSS ships them: blocks [E, N, K/32, 16] of two codes a byte, exponents [E, N, K/32]; and their values in p's layout."""
+    values = torch.tensor([0, .5, 1, 1.5, 2, 3, 4, 6])
+    x = p.transpose(1, 2).unflatten(-1, (-1, 32))
+    exponents = (torch.floor(torch.log2(x.abs().amax(-1).clamp_min(1e-30))) + 125).clamp(0, 254)
+    scale = torch.exp2(exponents - 127)[..., None]
+    codes = ((x / scale).abs()[..., None] - values).abs().argmin(-1)
+    exact = values[codes] * scale * x.sign()
+    codes = codes + 8 * (x < 0)
+    return (codes[..., 0::2] | codes[..., 1::2] << 4).to(torch.uint8), exponents.to(torch.uint8), exact.flatten(-2).transpose(1, 2)
+
+
+def quantize_experts(model):
+    """{name: (blocks, exponents)} of the expert matrices, whose values become what those say."""
+    packed = {}
+    with torch.no_grad():
+        for name, p in model.named_parameters():
+            if name.endswith(("experts.gate_up_proj", "experts.down_proj")):
+                blocks, exponents, exact = to_mxfp4(p)
+                p.copy_(exact)
+                packed[name] = blocks, exponents
+    return packed
+
+
 def logits_of(model, ids, **kw):
     with torch.no_grad():
         return model(input_ids=torch.tensor([ids]), use_cache=False, **kw)
@@ -119,6 +143,9 @@ def published(tensors, spec):
 
 def published_config(spec):
     config = dict(spec["config"], torch_dtype="bfloat16")
+    if spec.get("mxfp4"):
+        config["quantization_config"] = dict(quant_method="mxfp4", modules_to_not_convert=["model.layers.*.self_attn", "model.layers.*.mlp.router",
+                                                                                          "model.embed_tokens", "lm_head"])
     wrap = spec.get("wrap")
     if wrap:
         text = {k: v for k, v in config.items() if k != "architectures"}
@@ -136,6 +163,7 @@ def run(name, out, seed):
     torch.manual_seed(seed)
     model = build(spec)
     randomize(model, spec, torch.Generator().manual_seed(seed))
+    packed = quantize_experts(model) if spec.get("mxfp4") else {}
     noisy = copy.deepcopy(model)
     gen = torch.Generator().manual_seed(seed + 1)
     with torch.no_grad():
@@ -146,6 +174,9 @@ def run(name, out, seed):
         copy.deepcopy(model).to(torch.bfloat16).save_pretrained(tmp)  # a copy: the rotary frequencies of `model` must stay float32
         tensors = load_file(os.path.join(tmp, "model.safetensors"))
         v5 = json.load(open(os.path.join(tmp, "config.json")))
+    for key, (blocks, exponents) in packed.items():
+        tensors.pop(key)
+        tensors[key + "_blocks"], tensors[key + "_scales"] = blocks, exponents
     tensors = published(tensors, spec)
     save_file({k: tensors[k].contiguous() for k in sorted(tensors)}, os.path.join(folder, "model.safetensors"), metadata={"format": "pt"})
     json.dump(published_config(spec), open(os.path.join(folder, "config.json"), "w"), indent=1)
