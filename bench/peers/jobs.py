@@ -91,7 +91,7 @@ class Limit(Job):
 
 def integer_share(explain, peak):
     """Integer operations a second of the ops that do them, as a share of the peak."""
-    ops = [o for o in explain["ops"] if o["integer"]]
+    ops = [o for o in explain["ops"] if o["arithmetic"] == "int8"]
     seconds = sum(o["us_per_step"] for o in ops) * explain["steps"] * 1e-6
     return sum(o["operations"] for o in ops) / seconds / peak
 

@@ -353,7 +353,8 @@ class Peers(unittest.TestCase):
         self.assertRaises(processes.Failed, jobs.order_costs, "nothing\n")
 
     def test_share_of_the_integer_peak(self):
-        explain = {"steps": 2, "ops": [{"integer": True, "operations": 300, "us_per_step": 5}, {"integer": True, "operations": 100, "us_per_step": 15}, {"integer": False, "operations": 9e9, "us_per_step": 50}]}
+        explain = {"steps": 2, "ops": [{"arithmetic": "int8", "operations": 300, "us_per_step": 5}, {"arithmetic": "int8", "operations": 100, "us_per_step": 15},
+                                      {"arithmetic": "float32", "operations": 9e9, "us_per_step": 50}]}
         self.assertAlmostEqual(jobs.integer_share(explain, 2e7), 400 / 40e-6 / 2e7)
 
 

@@ -79,9 +79,10 @@ class CommandLine(Cases):
         self.assertNotIn("/reset", r.stderr)
 
     def test_help_names_the_settings_of_one_source_once(self):
-        env = {**os.environ, "ATOM_DP_MASTER_PORT": "2"}
-        r = subprocess.run([ISOTOPE, "levers", "--changed", "--set", "ATOM_DP_MASTER_PORT=3", "--set", "ATOM_DP_MASTER_PORT=4"], capture_output=True, text=True, env=env)
-        self.assertEqual(r.stderr.count("ATOM_DP_MASTER_PORT"), 1, r.stderr)
+        env = {**os.environ, "ATOM_DUAL_STREAM_MOE_TOKEN_THRESHOLD": "2"}
+        r = subprocess.run([ISOTOPE, "levers", "--changed", "--set", "ATOM_DUAL_STREAM_MOE_TOKEN_THRESHOLD=3",
+                            "--set", "ATOM_DUAL_STREAM_MOE_TOKEN_THRESHOLD=4"], capture_output=True, text=True, env=env)
+        self.assertEqual(r.stderr.count("ATOM_DUAL_STREAM_MOE_TOKEN_THRESHOLD"), 1, r.stderr)
 
 
 class Simulator(unittest.TestCase):

@@ -289,7 +289,10 @@ constexpr int kFewRows = 4;
 template <class One, class All>
 inline void reduce_rows(const f32x16 (&lanes)[16], int rows, float* out, One one, All all) {
   if (rows > kFewRows) return store(out, all(lanes));
-  for (int r = 0; r < rows; ++r) out[r] = one(lanes[r]);
+  // Stored whole: what joins the chunks loads it whole, and would wait for single values to leave the store buffer.
+  f32x16 v = set1(one(lanes[0]));
+  for (int r = 1; r < rows; ++r) v = select(first_n(r), v, set1(one(lanes[r])));
+  store(out, v);
 }
 
 /// Scores of all rows become weights, with their maxima and sums. Maxima come first, so that no row waits for another's.
