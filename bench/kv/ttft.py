@@ -10,14 +10,13 @@ import argparse
 import concurrent.futures
 import pathlib
 import random
-import re
 import statistics
 import sys
 import tempfile
 import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "tests" / "kv_events"))
-from support import Process, call, wait_for  # noqa: E402
+from support import Server, call  # noqa: E402
 
 SHARED, OWN, SHORT, REQUESTS, OUTPUT = 4096, 16, 128, 64, 16
 rng = random.Random(1)
@@ -44,16 +43,8 @@ def rate(url, shared):
     return REQUESTS * OUTPUT / (time.time() - begin)
 
 
-class Server(Process):
-    def __init__(self, name, folder, program, model, *flags):
-        super().__init__(name, folder, [program, "serve", "--model", model, "--port", "0", "--kv-cache-memory-bytes", "3000000000", *flags])
-        self.url = wait_for(self.ready, 300)
-
-    def ready(self):
-        if self.process.poll() is not None:
-            raise AssertionError(f"{self.name} ended:\n{self.text()}")
-        found = re.search(r"ready: (http\S+)/v1", self.text())
-        return found and found[1]
+def serve(name, folder, program, model, *flags):
+    return Server(name, folder, program, model, "--kv-cache-memory-bytes", "3000000000", *flags)
 
 
 def main():
@@ -65,7 +56,7 @@ def main():
     a = p.parse_args()
     shared = tokens(SHARED)
     with tempfile.TemporaryDirectory() as folder:
-        servers = [Server("cached", folder, a.program, a.model)]
+        servers = [serve("cached", folder, a.program, a.model)]
         try:
             cached = servers[0].url
             complete(cached, shared + tokens(OWN))
@@ -76,7 +67,7 @@ def main():
                   f"ratio of pairs {statistics.median(ratios):.2f} ({ratios[0]:.2f} to {ratios[-1]:.2f})", flush=True)
             if not a.loads:
                 return
-            servers.append(Server("plain", folder, a.program, a.model, "--no-enable-prefix-caching"))
+            servers.append(serve("plain", folder, a.program, a.model, "--no-enable-prefix-caching"))
             pairs = [(rate(cached, shared), rate(servers[1].url, shared)) for _ in range(a.loads)]
         finally:
             for s in servers:

@@ -18,7 +18,7 @@ import tempfile
 import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "tests" / "kv_events"))
-from support import Process, call, wait_for  # noqa: E402
+from support import Server, call  # noqa: E402
 
 TOGETHER = ["--data-parallel-size", "2", "--dp-lockstep", "--threads", "2", "--kv-cache-memory-bytes", "1000000000", "--no-enable-prefix-caching"]
 COMPARISONS = {
@@ -36,16 +36,9 @@ COMPARISONS = {
 }
 
 
-class Server(Process):
+class Together(Server):
     def __init__(self, name, folder, program, model, flags, settings):
-        super().__init__(name, folder, [program, "serve", "--model", model, "--port", "0", *TOGETHER, *flags], settings)
-        self.url = wait_for(self.ready, 300)
-
-    def ready(self):
-        if self.process.poll() is not None:
-            raise AssertionError(f"{self.name} ended:\n{self.text()}")
-        found = re.search(r"ready: (http\S+)/v1", self.text())
-        return found and found[1]
+        super().__init__(name, folder, program, model, *TOGETHER, *flags, settings=settings)
 
     def counters(self):
         text = call(self.url, "/metrics")[1]
@@ -76,7 +69,7 @@ def compare(name, program, model, rounds, requests):
     what, rng = COMPARISONS[name], random.Random(1)
     results = {s: [] for s in what["settings"]}
     with tempfile.TemporaryDirectory() as folder:
-        servers = {s: Server(f"{name}-{s}", folder, program, model, what["flags"], env) for s, env in what["settings"].items()}
+        servers = {s: Together(f"{name}-{s}", folder, program, model, what["flags"], env) for s, env in what["settings"].items()}
         try:
             for s in servers.values():
                 work(s, what, rng, what["clients"])

@@ -106,21 +106,28 @@ class Process:
                 self.process.wait()
 
 
-class Engine(Process):
-    """`isotope serve` with KV events on ports of the system's choice."""
+class Server(Process):
+    """`isotope serve` on a port of the system's choice; `url` once it answers, an error after `patience` seconds or when it ends."""
 
-    def __init__(self, name, folder, program, model, *flags, **settings):
-        events = {"ATOM_KV_EVENTS_ENABLE": "1", "ATOM_KV_EVENTS_ENDPOINT": "tcp://127.0.0.1:0", "ATOM_KV_EVENTS_REPLAY_ENDPOINT": "tcp://127.0.0.1:0", **settings}
-        super().__init__(name, folder, [program, "serve", "--model", model, "--port", "0", "--kv-cache-memory-bytes", "200000000", "--threads", "1",
-                                        "--served-model-name", "test-model", *flags], events)
-        self.url = wait_for(self.ready, 120)
-        self.source = call(self.url, "/kv_event_sources")[1]["0"]
+    def __init__(self, name, folder, program, model, *flags, settings=None, patience=300):
+        super().__init__(name, folder, [program, "serve", "--model", model, "--port", "0", *flags], settings)
+        self.url = wait_for(self.ready, patience)
 
     def ready(self):
         if self.process.poll() is not None:
             raise AssertionError(f"{self.name} ended:\n{self.text()}")
         found = re.search(r"ready: (http\S+)/v1", self.text())
         return found and found[1]
+
+
+class Engine(Server):
+    """A server with KV events on ports of the system's choice."""
+
+    def __init__(self, name, folder, program, model, *flags, **settings):
+        events = {"ATOM_KV_EVENTS_ENABLE": "1", "ATOM_KV_EVENTS_ENDPOINT": "tcp://127.0.0.1:0", "ATOM_KV_EVENTS_REPLAY_ENDPOINT": "tcp://127.0.0.1:0", **settings}
+        super().__init__(name, folder, program, model, "--kv-cache-memory-bytes", "200000000", "--threads", "1", "--served-model-name", "test-model", *flags,
+                         settings=events, patience=120)
+        self.source = call(self.url, "/kv_event_sources")[1]["0"]
 
     def complete(self, ids, **fields):
         status, body = call(self.url, "/v1/completions", {"model": "test-model", "prompt": ids, "max_tokens": 1, "temperature": 0, "timings": True, **fields})

@@ -75,6 +75,20 @@ inline void restore_denormals([[maybe_unused]] unsigned saved) {
 #endif
 }
 
+#if !defined(__AVX512F__)  // which shuffles all rows at once
+/// Lane r: the sum, or the largest, of the lanes of a[r].
+inline f32x16 hsums(const f32x16 (&a)[16]) {
+  float v[16];
+  for (int r = 0; r < 16; ++r) v[r] = hsum(a[r]);
+  return load(v);
+}
+inline f32x16 hmaxes(const f32x16 (&a)[16]) {
+  float v[16];
+  for (int r = 0; r < 16; ++r) v[r] = hmax(a[r]);
+  return load(v);
+}
+#endif
+
 /// e^x within 1.2e-7 relative over the whole range: 0 below -104, inf above 88.73, NaN stays NaN. The same bits on every ISA.
 /// x = n·ln 2 + r with |r| <= ln 2 / 2; e^r by the minimax polynomial of Cephes' expf (S. Moshier); 2^n in two exact factors, so that results down
 /// to the smallest denormal are rounded once more at most.

@@ -143,17 +143,6 @@ inline float hmax(f32x16 a) {
   q = _mm_max_ps(q, _mm_movehl_ps(q, q));
   return _mm_cvtss_f32(_mm_max_ss(q, _mm_movehdup_ps(q)));
 }
-/// Lane r: the sum, or the largest, of the lanes of a[r].
-inline f32x16 hsums(const f32x16 (&a)[16]) {
-  float v[16];
-  for (int r = 0; r < 16; ++r) v[r] = hsum(a[r]);
-  return load(v);
-}
-inline f32x16 hmaxes(const f32x16 (&a)[16]) {
-  float v[16];
-  for (int r = 0; r < 16; ++r) v[r] = hmax(a[r]);
-  return load(v);
-}
 inline int32_t hsum8(__m256i h) {
   __m128i q = _mm_add_epi32(_mm256_castsi256_si128(h), _mm256_extracti128_si256(h, 1));
   q = _mm_add_epi32(q, _mm_shuffle_epi32(q, 0x4e));

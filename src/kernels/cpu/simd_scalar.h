@@ -95,17 +95,6 @@ inline float hmax(f32x16 a) {
   for (int s = 8; s; s >>= 1) for (int i = 0; i < s; ++i) a.v[i] = a.v[i] > a.v[i + s] ? a.v[i] : a.v[i + s];
   return a.v[0];
 }
-/// Lane r: the sum, or the largest, of the lanes of a[r].
-inline f32x16 hsums(const f32x16 (&a)[16]) {
-  float v[16];
-  for (int r = 0; r < 16; ++r) v[r] = hsum(a[r]);
-  return load(v);
-}
-inline f32x16 hmaxes(const f32x16 (&a)[16]) {
-  float v[16];
-  for (int r = 0; r < 16; ++r) v[r] = hmax(a[r]);
-  return load(v);
-}
 inline int32_t hsum(i32x16 a) { uint32_t s = 0; ISO_LANES s += uint32_t(a.v[i]); return int32_t(s); }
 inline int32_t hmax(i32x16 a) { int32_t m = a.v[0]; ISO_LANES m = a.v[i] > m ? a.v[i] : m; return m; }
 
