@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <charconv>
 #include <cstring>
 
 #include "text/byte_alphabet.h"
@@ -38,10 +39,13 @@ void MergeTable::set(int32_t left, int32_t right, Merge m) {
   slots_[i] = {key, m};
 }
 
-bool has_inner_metaspace(std::string_view text) {
-  for (size_t at = text.find(kMetaspace); at != std::string_view::npos; at = text.find(kMetaspace, at + 3))
-    if (at > 0 && (at < 3 || text.substr(at - 3, 3) != kMetaspace)) return true;
-  return false;
+void MetaspaceCuts::keep_together(std::string_view merged) {
+  for (size_t at = merged.find(kMetaspace); at != std::string_view::npos; at = merged.find(kMetaspace, at + 3)) {
+    if (at == 0 || merged.substr(0, at).ends_with(kMetaspace)) continue;
+    together_[uint8_t(merged[at - 1])] = true;
+    unsigned byte = 0;
+    if (at >= 6 && merged.substr(at - 6, 3) == "<0x" && std::from_chars(&merged[at - 3], &merged[at - 1], byte, 16).ptr == &merged[at - 1]) together_[byte] = true;
+  }
 }
 
 bool find_byte_tokens(const Vocab& vocab, std::array<int32_t, 256>& ids) {
@@ -85,8 +89,10 @@ Result<std::unique_ptr<Bpe>> Bpe::prepare(const Vocab& vocab, BpeOptions options
     }
   }
   // Parts are independent only if every character gives symbols of its own: what is unknown may be dropped, or fused across the cut.
-  bpe->cut_before_metaspace_ = vocab.find(kMetaspace) >= 0 && !o.byte_level && !o.ignore_merges && o.continuing_subword_prefix.empty() && o.end_of_word_suffix.empty() &&
-                               ((o.byte_fallback && bpe->all_bytes_) || (bpe->unk_id_ >= 0 && !o.fuse_unk));
+  if (vocab.find(kMetaspace) >= 0 && !o.byte_level && !o.ignore_merges && o.continuing_subword_prefix.empty() && o.end_of_word_suffix.empty() &&
+      ((o.byte_fallback && bpe->all_bytes_) || (bpe->unk_id_ >= 0 && !o.fuse_unk))) {
+    bpe->cuts_.enable();
+  }
   return bpe;
 }
 
@@ -101,7 +107,8 @@ Result<void> Bpe::add_merge(std::string_view left, std::string_view right, size_
                 "the file is damaged; fetch it again");
   }
   merges_.set(l, r, {uint32_t(rank), id});
-  if (cut_before_metaspace_ && has_inner_metaspace(merged)) cut_before_metaspace_ = false;
+  cuts_.keep_together(merged);
+  if (unk_id_ >= 0 && merged.find(options_.unk_token + std::string(kMetaspace)) != std::string::npos) cuts_.enable(false);  // any character may be unknown
   return {};
 }
 
@@ -120,11 +127,7 @@ const MergeTable::Merge* Bpe::pair(int32_t left, int32_t right, bool allow_speci
 int32_t Bpe::whole_word(std::string_view word) const { return raw_vocab_ ? raw_vocab_->find(word) : vocab_.find(word); }
 
 void Bpe::tokenize(std::string_view word, Scratch& s, std::vector<int32_t>& out) const {
-  if (cut_before_metaspace_) {
-    for_each_metaspace_part(word, [&](std::string_view part) { tokenize_word(part, s, out); });
-  } else {
-    tokenize_word(word, s, out);
-  }
+  cuts_.for_each(word, [&](std::string_view part) { tokenize_word(part, s, out); });
 }
 
 void Bpe::tokenize_word(std::string_view word, Scratch& s, std::vector<int32_t>& out) const {

@@ -1,6 +1,7 @@
 // Byte pair encoding, as Hugging Face tokenizers runs it: of all adjacent pairs the one with the lowest rank, leftmost first, until none is left.
 #pragma once
 
+#include <array>
 #include <memory>
 #include <optional>
 #include <string>
@@ -32,6 +33,36 @@ class MergeTable {
   std::vector<Slot> slots_;
   size_t mask_ = 0, used_ = 0;
   int shift_ = 63;
+};
+
+inline constexpr std::string_view kMetaspace = "\xE2\x96\x81";  ///< "▁", which stands for a space
+
+/// Where a text may be cut before "▁" without any merge noticing, so that words can be merged and remembered one by one: not inside a run of "▁", and not
+/// where some merged token has such a border inside ("<td>▁" in Gemma's vocabulary). The byte before "▁" decides, which may forbid more than it has to.
+class MetaspaceCuts {
+ public:
+  void enable(bool on = true) { enabled_ = on; }
+  bool enabled() const { return enabled_; }
+  /// Forbids the borders that are inside a merged token. A byte token in it ("<0xE4>▁") stands for its byte.
+  void keep_together(std::string_view merged);
+  /// Calls f with each part.
+  template <class F>
+  void for_each(std::string_view text, F f) const {
+    if (!enabled_) return f(text);
+    size_t begin = 0, at = 0;
+    while ((at = text.find(kMetaspace, at)) != std::string_view::npos) {
+      if (at > begin && !together_[uint8_t(text[at - 1])]) {
+        f(text.substr(begin, at - begin));
+        begin = at;
+      }
+      while (text.substr(at, 3) == kMetaspace) at += 3;
+    }
+    if (begin < text.size()) f(text.substr(begin));
+  }
+
+ private:
+  bool enabled_ = false;
+  std::array<bool, 256> together_{};
 };
 
 struct BpeOptions {
@@ -82,7 +113,7 @@ class Bpe final : public Model {
   std::unique_ptr<Vocab> raw_vocab_;         ///< byte level with ignore_merges: raw bytes -> id
   int32_t unk_id_ = -1;
   bool all_bytes_ = false;                   ///< all 256 byte tokens exist
-  bool cut_before_metaspace_ = false;        ///< no merge crosses the border before "▁", so words may be cut there
+  MetaspaceCuts cuts_;
   bool merges_make_specials_ = false;
 };
 
@@ -111,24 +142,10 @@ class ScoredBpe final : public Model {
   Options options_;
   std::vector<uint32_t> rank_;              ///< by id: dense rank of the score, best first
   std::array<int32_t, 256> byte_ids_{};
-  bool all_bytes_ = false, cut_before_metaspace_ = false;
+  bool all_bytes_ = false;
+  MetaspaceCuts cuts_;
 };
 
-inline constexpr std::string_view kMetaspace = "\xE2\x96\x81";  ///< "▁", which stands for a space
-
-/// Cuts `text` before every "▁" that does not follow another "▁" and calls f with each part.
-template <class F>
-void for_each_metaspace_part(std::string_view text, F f) {
-  size_t begin = 0, at = 0;
-  while ((at = text.find(kMetaspace, at)) != std::string_view::npos) {
-    if (at > begin) f(text.substr(begin, at - begin));
-    begin = at;
-    while (text.substr(at, 3) == kMetaspace) at += 3;
-  }
-  if (begin < text.size()) f(text.substr(begin));
-}
-/// True if "▁" follows another character than "▁" somewhere in the text.
-bool has_inner_metaspace(std::string_view text);
 /// Ids of <0x00> … <0xFF>, -1 where absent. True if all are there.
 bool find_byte_tokens(const Vocab&, std::array<int32_t, 256>& ids);
 

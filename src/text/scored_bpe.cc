@@ -49,9 +49,9 @@ std::unique_ptr<ScoredBpe> ScoredBpe::create(const Vocab& vocab, Options options
   const Options& o = bpe->options_;
   bpe->all_bytes_ = find_byte_tokens(vocab, bpe->byte_ids_);
   bpe->rank_ = ranks(o, size_t(vocab.size()));
-  bpe->cut_before_metaspace_ = bpe->piece(kMetaspace) >= 0 && bpe->all_bytes_;
-  for (int64_t id = 0; id < vocab.size() && bpe->cut_before_metaspace_; id++)
-    if (size_t(id) < o.mergeable.size() && o.mergeable[size_t(id)] && has_inner_metaspace(vocab.text(int32_t(id)))) bpe->cut_before_metaspace_ = false;
+  if (bpe->piece(kMetaspace) >= 0 && bpe->all_bytes_) bpe->cuts_.enable();
+  for (int64_t id = 0; id < vocab.size(); id++)
+    if (size_t(id) < o.mergeable.size() && o.mergeable[size_t(id)]) bpe->cuts_.keep_together(vocab.text(int32_t(id)));
   return bpe;
 }
 
@@ -61,11 +61,7 @@ int32_t ScoredBpe::piece(std::string_view text) const {
 }
 
 void ScoredBpe::tokenize(std::string_view word, Scratch& s, std::vector<int32_t>& out) const {
-  if (cut_before_metaspace_) {
-    for_each_metaspace_part(word, [&](std::string_view part) { tokenize_word(part, s, out); });
-  } else {
-    tokenize_word(word, s, out);
-  }
+  cuts_.for_each(word, [&](std::string_view part) { tokenize_word(part, s, out); });
 }
 
 void ScoredBpe::split_chars(std::string_view word, std::vector<Symbol>& symbols) const {
