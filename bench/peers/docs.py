@@ -91,6 +91,8 @@ def speed_rows(report, sizes):
             continue
         if job.startswith("serve"):
             yield f"serving {kind(job, sizes)}, {'vLLM bf16' if row.side == 'vllm' else 'llama-server'}", r
+        elif job == "tokenize":
+            yield f"tokenizer of {SHORT[model]}, {'one thread' if row.metric == 'single' else 'batch'}", r
         else:
             yield f"{SHORT[model]}{', AVX2' if job == 'avx2' else ''}, {kind(row.metric, sizes)}", r
 

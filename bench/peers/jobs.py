@@ -1,7 +1,7 @@
 """Measurements. A job has sides, each a function from the number of the pair to {metric: value}; several rows may read one job."""
-import re
+import json, re
 
-import isotope, llama, processes, vllm
+import hf_tokenizers, isotope, llama, processes, vllm
 from context import Skip
 
 NO_EXPLAIN = "this isotope has no `bench --explain`"
@@ -129,6 +129,26 @@ def order_costs(text):
     return out
 
 
+class Tokenize(Job):
+    """The same tokenizer.json and the same documents; both sides must give the same ids."""
+
+    def sides(self):
+        python = self.run.tokenizers()
+        file, text = hf_tokenizers.tokenizer_json(python, self.model), hf_tokenizers.text()
+        self.sums = {}
+        ours = lambda threads, seconds: [self.run.isotope, "tokenize", file, "--bench", text, "--threads", str(threads), "--seconds", str(seconds)]
+        theirs = lambda threads, seconds: hf_tokenizers.command(python, file, text, threads, seconds)
+        return {"isotope": lambda i: self.measure(ours), "tokenizers": lambda i: self.measure(theirs)}
+
+    def measure(self, command):
+        threads = {"single": 1, "batch": self.run.threads}
+        got = {m: json.loads(processes.run(command(threads[m], self.run.sizes.tokenize_seconds))[0]) for m in self.metrics}
+        for row in got.values():
+            if self.sums.setdefault("ids", row["crc32"]) != row["crc32"]:
+                raise processes.Failed(f"the two sides gave different ids ({row['tokens']} tokens here); scripts/check-long tokenizers finds the text")
+        return {m: row["bytes_per_s"] / 1e6 for m, row in got.items()}
+
+
 class Serve(Job):
     """The same requests to each server; every pair has its own prompts, so that no cache knows them. Servers stay up from pair to pair."""
     shared = False
@@ -186,7 +206,7 @@ def seed(job, i):
     return 100 * (i + 1) + (50 if job.shared else 0)
 
 
-JOBS = {"speed": Speed, "avx2": Avx2, "start": Start, "limit": Limit, "explain": Explain, "order": Order, "serve": Serve, "serve-shared": ServeShared}
+JOBS = {"speed": Speed, "avx2": Avx2, "start": Start, "limit": Limit, "explain": Explain, "order": Order, "tokenize": Tokenize, "serve": Serve, "serve-shared": ServeShared}
 
 
 def make(run, name, metrics, peers):

