@@ -13,8 +13,13 @@ import sys
 import venv
 
 HERE = pathlib.Path(__file__).resolve().parent
-CLIENTS = {"openai": ["openai==3.57.0"], "lm_eval": ["lm-eval[api]==0.4.13"], "anthropic": ["anthropic==2.14.0"], "schemathesis": ["schemathesis==4.32.5"], "structured": ["jsonschema==4.26.0"],
-           "page": ["playwright==1.65.2", "pillow==13.0.0"]}
+GGUF = "gguf==0.19.0"
+TRANSFORMERS = ["torch==2.15.0", "transformers==5.24.0", GGUF]
+CLIENTS = {"openai": ["openai==3.57.0"], "anthropic": ["anthropic==2.14.0"], "langchain": ["langchain-openai==1.7.4", "langchain==1.5.2"],
+           "lm_eval": ["lm-eval[api,hf]==0.4.13", *TRANSFORMERS], "guidellm": ["guidellm==0.8.1", *TRANSFORMERS], "aiperf": ["aiperf==0.13.0", GGUF],
+           "schemathesis": ["schemathesis==4.32.5"], "structured": ["jsonschema==4.26.0"], "page": ["playwright==1.65.2", "pillow==13.0.0"]}
+# What a client's server is started with, besides its key and parser of tool calls.
+FLAGS = {"schemathesis": ["--max-model-len", "96"], "lm_eval": ["--max-model-len", "2048", "--precision", "exact"]}
 SKIPPED = 77
 
 
@@ -65,13 +70,14 @@ def main():
     p.add_argument("--model", default="smollm2-135m")
     a = p.parse_args()
     cache = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
-    if a.model == "smollm2-135m" and not os.path.exists(f"{cache}/isotope/models/{a.model}.gguf"):
+    gguf = f"{cache}/isotope/models/{a.model}.gguf" if a.model == "smollm2-135m" else a.model
+    if a.model == "smollm2-135m" and not os.path.exists(gguf):
         print(f"skipped: {a.model} is not in the cache; run scripts/fetch-model {a.model}")
         sys.exit(SKIPPED)
     python = environment(a.folder, a.client)
-    server = Server(a.isotope, a.model, "--api-key", "key-of-the-test", "--max-model-len", "96" if a.client == "schemathesis" else "2048", "--tool-call-parser", "hermes")
+    server = Server(a.isotope, a.model, "--api-key", "key-of-the-test", "--tool-call-parser", "hermes", *FLAGS.get(a.client, ["--max-model-len", "2048"]))
     try:
-        client = subprocess.run([python, HERE / f"{a.client}_client.py", server.url], timeout=7200)
+        client = subprocess.run([python, HERE / f"{a.client}_client.py", server.url, gguf], timeout=7200)
     finally:
         server.stop()
     sys.exit(client.returncode)
