@@ -29,6 +29,7 @@ constexpr MoeNames with_bias(MoeNames n, std::string_view router, std::string_vi
   return n;
 }
 constexpr MoeNames kMiniMaxMoe = with_bias(kMixtralMoe, kMixtralMoe.router, "block_sparse_moe.e_score_correction_bias");
+constexpr MoeNames kDeepSeek2Moe = with_shared(kQwenMoe, "mlp.shared_experts.");
 constexpr MoeNames kDeepSeekMoe = with_bias(with_shared(kQwenMoe, "mlp.shared_experts."), kQwenMoe.router, "mlp.gate.e_score_correction_bias");
 constexpr MoeNames kErnieMoe = with_bias(with_shared(kQwenMoe, "mlp.shared_experts."), kQwenMoe.router, "mlp.moe_statics.e_score_correction_bias");
 constexpr MoeNames kHunyuan3Moe = with_bias(with_shared(kQwenMoe, "mlp.shared_mlp."), "mlp.router.gate.weight", "mlp.expert_bias");
@@ -131,6 +132,23 @@ constexpr Arch kArchs[] = {
                      "n_routed_experts": 128, "num_experts_per_tok": 8, "n_shared_experts": 1, "moe_intermediate_size": 1408, "norm_topk_prob": true,
                      "first_k_dense_replace": 1, "attention_out_bias": false})",
      .gguf_defaults = R"({"scoring_func": "sigmoid", "norm_topk_prob": true})"},
+    {.name = "deepseek_v2", .gguf = "", .classes = "DeepseekV2ForCausalLM", .model_type = "deepseek_v2", .make = make<Dense>,
+     .rows = latent_rows, .moe = &kDeepSeek2Moe, .interleaved = true, .latent = true,  // V3's row reads its GGUF files
+     .defaults = R"({"num_attention_heads": 32, "rms_norm_eps": 1e-6, "max_position_embeddings": 2048, "n_routed_experts": 64, "n_shared_experts": 2,
+                     "moe_intermediate_size": 1407, "kv_lora_rank": 512, "q_lora_rank": 1536, "qk_nope_head_dim": 128, "qk_rope_head_dim": 64,
+                     "v_head_dim": 128, "topk_method": "greedy"})"},
+    {.name = "deepseek_v3", .gguf = "deepseek2", .classes = "DeepseekV3ForCausalLM KimiK25ForConditionalGeneration", .model_type = "deepseek_v3 kimi_k2",
+     .make = make<Dense>, .rows = latent_rows, .moe = &kDeepSeekMoe, .interleaved = true, .latent = true,
+     .defaults = R"({"num_attention_heads": 128, "rms_norm_eps": 1e-6, "max_position_embeddings": 4096, "n_routed_experts": 256, "n_shared_experts": 1,
+                     "num_experts_per_tok": 8, "moe_intermediate_size": 2048, "kv_lora_rank": 512, "q_lora_rank": 1536, "qk_nope_head_dim": 128,
+                     "qk_rope_head_dim": 64, "v_head_dim": 128, "n_group": 8, "topk_group": 4, "scoring_func": "sigmoid", "norm_topk_prob": true,
+                     "routed_scaling_factor": 2.5, "first_k_dense_replace": 3})"},
+    {.name = "glm4_moe_lite", .gguf = "", .classes = "Glm4MoeLiteForCausalLM", .model_type = "glm4_moe_lite", .make = make<Dense>, .rows = latent_rows,
+     .moe = &kDeepSeekMoe, .interleaved = true, .latent = true,
+     .defaults = R"({"num_attention_heads": 20, "rms_norm_eps": 1e-5, "max_position_embeddings": 202752, "n_routed_experts": 64, "n_shared_experts": 1,
+                     "num_experts_per_tok": 4, "moe_intermediate_size": 1536, "kv_lora_rank": 512, "q_lora_rank": 768, "qk_nope_head_dim": 192,
+                     "qk_rope_head_dim": 64, "v_head_dim": 256, "scoring_func": "sigmoid", "norm_topk_prob": true, "routed_scaling_factor": 1.8,
+                     "first_k_dense_replace": 1})"},
     {.name = "minimax_m2", .gguf = "minimax-m2", .classes = "MiniMaxM2ForCausalLM", .model_type = "minimax_m2", .make = make<Dense>,
      .rows = wide_norm_rows,
      .moe = &kMiniMaxMoe,
@@ -186,8 +204,10 @@ const Arch* arch_by_gguf(std::string_view s, bool moe) {
   return exact ? exact : first(named);
 }
 const Arch* arch_by_class(std::string_view s) { return first([&](const Arch& a) { return has_word(a.classes, s); }); }
-const Arch* arch_by_model_type(std::string_view s) { return first([&](const Arch& a) { return a.model_type == s; }); }
+const Arch* arch_by_model_type(std::string_view s) { return first([&](const Arch& a) { return has_word(a.model_type, s); }); }
 const Arch* arch_by_name(std::string_view s) { return first([&](const Arch& a) { return a.name == s; }); }
+
+bool is_model_type(const Arch& a, std::string_view s) { return has_word(a.model_type, s); }
 
 std::string supported_archs() {
   std::string s;

@@ -24,7 +24,7 @@ struct Arch {
   std::string_view name;        ///< ours, and what `isotope inspect` prints
   std::string_view gguf;        ///< general.architecture; empty = another row reads those files
   std::string_view classes;     ///< config.json `architectures`, separated by spaces; vision-language wrappers whose text part is this family too
-  std::string_view model_type;  ///< of the text model's configuration
+  std::string_view model_type;  ///< of the text model's configuration; several names separated by spaces
   std::unique_ptr<Transformer> (*make)();
   std::span<const LayerRow> (*rows)();
   const MoeNames* moe = nullptr;///< set = a family with experts
@@ -36,6 +36,7 @@ struct Arch {
   bool interleaved = false;     ///< rotary embedding turns neighbours (2i, 2i + 1), in both containers
   bool nope_full = false;       ///< where some layers slide, the others do not turn (EXAONE 4)
   bool clamped_swiglu = false;  ///< experts clamp, by swiglu_limit and swiglu_alpha (GPT-OSS)
+  bool latent = false;          ///< multi-head latent attention
   bool by_logits = false;       ///< experts are chosen by logits, not by scores
   Presence qk_norm = Presence::yes;     ///< of rows that norm heads of q and k. maybe: config.json says it, in GGUF the tensors do
   Presence qkv_bias = Presence::maybe;  ///< yes: part of the family. maybe: config.json says it, in GGUF the tensors do
@@ -50,6 +51,7 @@ const Arch* arch_by_gguf(std::string_view general_architecture, bool moe = false
 const Arch* arch_by_class(std::string_view hf_class);
 const Arch* arch_by_model_type(std::string_view);
 const Arch* arch_by_name(std::string_view);
+bool is_model_type(const Arch&, std::string_view);
 /// For messages: GGUF names and classes of all rows.
 std::string supported_archs();
 

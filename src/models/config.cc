@@ -38,13 +38,15 @@ Result<void> parse_sizes(const ConfigSource& s, ModelConfig& c) {
   ISO_TRY(c.vocab, in_range(f, "vocab_size", 1, kMaxVocab));
   ISO_TRY(c.context_length, in_range(f, "max_position_embeddings", 1, kMaxContext));
   ISO_TRY(const int64_t heads, in_range(f, "num_attention_heads", 1, kMaxHeads));
+  c.heads = int(heads);
+  if (s.arch->latent) return parse_latent(s, c);
   ISO_TRY(const int64_t kv_heads, in_range_or(f, "num_key_value_heads", 1, kMaxHeads, heads));
   if (heads % kv_heads)
     return wrong(f, fmt::format("num_attention_heads {} is no multiple of num_key_value_heads {}", heads, kv_heads));
   if (!f.has("head_dim") && c.hidden % heads)
     return wrong(f, fmt::format("hidden_size {} is no multiple of num_attention_heads {}", c.hidden, heads));
   ISO_TRY(const int64_t head_dim, in_range_or(f, "head_dim", 1, kMaxHeadDim, c.hidden / heads));
-  c.heads = int(heads), c.kv_heads = int(kv_heads), c.head_dim = int(head_dim);
+  c.kv_heads = int(kv_heads), c.head_dim = int(head_dim);
   return {};
 }
 
@@ -58,7 +60,7 @@ Result<ops::Activation> parse_act(const Metadata& f) {
 
 Result<float> attention_scale(const ConfigSource& s, const ModelConfig& c) {
   if (s.fields.has("attention_multiplier")) return finite_or(s.fields, "attention_multiplier", 1);
-  double divisor = s.gguf && c.layers == s.arch->scalar_layers ? double(c.hidden) / c.heads : c.head_dim;
+  double divisor = s.gguf && c.layers == s.arch->scalar_layers ? double(c.hidden) / c.heads : c.latent ? c.latent.plain + c.latent.turning : c.head_dim;
   if (s.fields.has("query_pre_attn_scalar")) {
     ISO_TRY(divisor, s.fields.number("query_pre_attn_scalar"));
     if (!(divisor > 0)) return wrong(s.fields, fmt::format("query_pre_attn_scalar is {}, must be positive", divisor));

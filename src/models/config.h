@@ -33,10 +33,19 @@ struct MoeConfig {
   Presence choice_bias = Presence::no;
 };
 
+/// Multi-head latent attention (DeepSeek V2, arXiv:2405.04434): the keys and values of all heads come from one vector a token.
+struct LatentConfig {
+  int64_t q_rank = 0;  ///< width of the compressed queries; 0 = they come straight from the hidden state
+  int kv_rank = 0;     ///< width of that vector but for what turns; 0 = the family has no such attention
+  int plain = 0, turning = 0, value = 0;  ///< of a head: dimensions of q and k that do not turn, that do, and of v
+  explicit operator bool() const { return kv_rank > 0; }
+};
+
 struct ModelConfig {
   std::string arch;          ///< row of the architecture list: "llama", "qwen2", "gemma3" …
   int64_t layers = 0, hidden = 0, ffn = 0, vocab = 0, context_length = 0;
-  int heads = 0, kv_heads = 0, head_dim = 0;
+  int heads = 0, kv_heads = 0, head_dim = 0;  ///< of the cache: with latent attention one head, turning + kv_rank wide
+  LatentConfig latent;
   float norm_eps = 0;
   ops::Activation act = ops::Activation::silu;
   float attn_scale = 0;      ///< multiplied into q·k

@@ -21,6 +21,8 @@ Result<int64_t> in_range(const weights::Metadata&, std::string_view key, int64_t
 Result<int64_t> in_range_or(const weights::Metadata&, std::string_view key, int64_t low, int64_t high, int64_t otherwise);
 Result<float> finite_or(const weights::Metadata&, std::string_view key, double otherwise);
 
+/// Fills ModelConfig::latent, and the heads of the cache that follow from it.
+Result<void> parse_latent(const ConfigSource&, ModelConfig&);
 /// Fills ModelConfig::layer, which has its size: windows and layers without rotation.
 Result<void> parse_layers(const ConfigSource&, ModelConfig&);
 /// Fills ModelConfig::moe and says which layers have experts.

@@ -59,6 +59,8 @@ constexpr KeyRow kKeys[] = {
     {"expert_group_used_count", "/topk_group", Kind::integer},
     {"expert_weights_scale", "/routed_scaling_factor", Kind::number},
     {"expert_weights_norm", "/norm_topk_prob", Kind::truth},
+    {"attention.q_lora_rank", "/q_lora_rank", Kind::integer},
+    {"attention.kv_lora_rank", "/kv_lora_rank", Kind::integer},
     {"nextn_predict_layers", "/num_nextn_predict_layers", Kind::integer},
     {"leading_dense_block_count", "/first_k_dense_replace", Kind::integer},
     {"interleave_moe_layer_step", "/interleave_moe_layer_step", Kind::integer},
@@ -140,6 +142,28 @@ Result<void> read_rope(const Checkpoint& c, const std::string& prefix, json& out
   return {};
 }
 
+/// Latent attention. A head's own sizes stand in the keys with _mla; key_length and value_length are those of the cache. Files from before 2025 have them in
+/// the plain keys.
+Result<void> read_latent(const Checkpoint& c, const std::string& prefix, json& out) {
+  const Metadata& m = c.metadata();
+  const bool absorbed = m.has(prefix + "attention.key_length_mla");
+  ISO_TRY(const int64_t key, m.integer(prefix + (absorbed ? "attention.key_length_mla" : "attention.key_length")));
+  ISO_TRY(const int64_t value, m.integer(prefix + (absorbed ? "attention.value_length_mla" : "attention.value_length")));
+  ISO_TRY(const int64_t turning, m.integer(prefix + "rope.dimension_count"));
+  out.erase("head_dim");
+  out["qk_rope_head_dim"] = turning, out["qk_nope_head_dim"] = key - turning, out["v_head_dim"] = value;
+  // GLM-4.7-Flash files do not name the gating; of this family, only those that score by sigmoid have a bias for the choice.
+  const std::string bias = fmt::format("blk.{}.exp_probs_b.bias", out.value("first_k_dense_replace", int64_t{0}));
+  if (!out.contains("scoring_func") && c.find(bias)) out["scoring_func"] = "sigmoid";
+  json& scaling = out["rope_scaling"];
+  if (scaling.is_object() && scaling.contains("mscale_all_dim")) {
+    scaling["mscale_all_dim"] = 10 * scaling["mscale_all_dim"].get<double>();  // the file has a tenth of it
+    scaling["mscale"] = scaling["mscale_all_dim"];
+  }
+  if (!scaling.is_object()) out.erase("rope_scaling");
+  return {};
+}
+
 }  // namespace
 
 void name_gguf_key(const Arch& arch, Error& e) {
@@ -170,8 +194,9 @@ Result<ConfigSource> gguf_source(const Checkpoint& c, const std::map<std::string
   ISO_CHECK_OK(read_pattern(m, prefix + "attention.sliding_window_pattern", out));
   ISO_CHECK_OK(read_gating(m, prefix + "expert_gating_func", out));
   ISO_CHECK_OK(read_rope(c, prefix, out));
+  if (arch->latent) ISO_CHECK_OK(read_latent(c, prefix, out));
 
-  if (m.has(prefix + "attention.value_length") && m.has(prefix + "attention.key_length")) {
+  if (!arch->latent && m.has(prefix + "attention.value_length") && m.has(prefix + "attention.key_length")) {
     ISO_TRY(const int64_t k, m.integer(prefix + "attention.key_length"));
     ISO_TRY(const int64_t v, m.integer(prefix + "attention.value_length"));
     if (k != v) return unknown(m, fmt::format("{}attention.key_length is {}, value_length {}", prefix, k, v), "only models where both are equal are supported");

@@ -26,7 +26,7 @@ Result<const Arch*> pick(const Metadata& m, const json& root, const json& text) 
   if (!arch)
     return unknown(m, named.empty() ? "model_type is " + weights::quote_name(type) : "architectures names " + weights::quote_name(named),
                    "supported: " + supported_archs());
-  if (!type.empty() && type != arch->model_type)
+  if (!type.empty() && !is_model_type(*arch, type))
     return unknown(m, fmt::format("model_type is {}, the architecture '{}' expects '{}'", weights::quote_name(type), arch->name, arch->model_type),
                    "supported: " + supported_archs());
   return arch;

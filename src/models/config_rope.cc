@@ -1,6 +1,8 @@
 // Rotary embeddings as config.json spells them: rope_theta and rope_scaling at the top level, or rope_parameters (transformers 5), by layer type or not.
 #include <fmt/format.h>
 
+#include <cmath>
+
 #include "models/config_fields.h"
 #include "models/rope.h"
 
@@ -52,11 +54,12 @@ Result<RopeLaw> parse_law(const Metadata& f, const std::string& at, const ModelC
 
 /// The dimensions that turn.
 Result<int> rotary_dim(const Metadata& f, const std::string& at, const ModelConfig& c) {
-  ISO_TRY(const int64_t fixed, in_range_or(f, "rotary_dim", 1, c.head_dim, c.head_dim));
+  const int head = c.latent ? c.latent.turning : c.head_dim;
+  ISO_TRY(const int64_t fixed, in_range_or(f, "rotary_dim", 1, head, head));
   ISO_TRY(double part, f.number_or("partial_rotary_factor", 1));
   ISO_TRY(part, f.number_or(at + "partial_rotary_factor", part));
   if (!(part > 0 && part <= 1)) return wrong(f, fmt::format("partial_rotary_factor is {}, must be above 0, at most 1", part));
-  return f.has("rotary_dim") ? int(fixed) : int(c.head_dim * part);
+  return f.has("rotary_dim") ? int(fixed) : int(head * part);
 }
 
 Result<void> add_rope(const ConfigSource& s, const RopeLaw& law, const std::string& at, int64_t served_len, ModelConfig& c) {
@@ -71,6 +74,13 @@ Result<void> add_rope(const ConfigSource& s, const RopeLaw& law, const std::stri
 
 }  // namespace
 
+/// What YaRN multiplies into the scores of latent attention: m squared, m as the paper's temperature (arXiv:2309.00071) for all dimensions.
+float latent_temperature(const RopeLaw& law) {
+  if (law.type == RopeLaw::Type::plain || !law.mscale_all_dim || *law.mscale_all_dim == 0 || law.factor <= 1) return 1;
+  const double m = 0.1 * *law.mscale_all_dim * std::log(law.factor) + 1;
+  return float(m * m);
+}
+
 /// ropes[0] turns full layers; ropes[1], where a family has a local one, the sliding layers.
 Result<void> parse_ropes(const ConfigSource& s, int64_t served_len, ModelConfig& c) {
   const Metadata& f = s.fields;
@@ -78,6 +88,7 @@ Result<void> parse_ropes(const ConfigSource& s, int64_t served_len, ModelConfig&
   const std::string at = nested ? "rope_parameters.full_attention." : f.has("rope_parameters") ? "rope_parameters." : "rope_scaling.";
   ISO_TRY(const RopeLaw full, parse_law(f, at, c));
   ISO_CHECK_OK(add_rope(s, full, at, served_len, c));
+  if (c.latent) c.attn_scale *= latent_temperature(full);
   const std::string local_at = "rope_parameters.sliding_attention.";
   const bool local = f.has("rope_parameters.sliding_attention");
   if (!local && !f.has("rope_local_base_freq") && !s.arch->local_plain) return {};

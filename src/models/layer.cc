@@ -59,6 +59,11 @@ Tensor Transformer::attend(ops::Ops& o, Qkv t, size_t layer, const Layer* heads)
   return o.attend(a);
 }
 
+Tensor Transformer::mix(ops::Ops& o, const RowSource& h, size_t layer) const {
+  const Layer& w = layers[layer];
+  return w.latent ? mix_latent(o, h, layer) : attend(o, project(o, h, w), layer, &w);
+}
+
 Tensor Transformer::feed_forward(ops::Ops& o, const RowSource& h, const Layer& w) const {
   return w.moe ? o.moe(o.rows(h), w.moe) : o.project(o.gated(h, {w.gate, w.up, config_.act, w.down}), w.down);
 }

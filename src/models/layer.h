@@ -8,12 +8,24 @@
 
 namespace isotope::models {
 
+/// Multi-head latent attention in its absorbed form: what turns comes first everywhere, and the queries of a head meet the tokens' vectors themselves.
+struct LatentWeights {
+  ops::Linear q_a;                 ///< [q_rank, D], or empty
+  ops::Linear q;                   ///< [H * plain + H * turning, q_rank or D]: all heads' plain dimensions, then all that turn
+  ops::Linear kv;                  ///< [turning + kv_rank, D]
+  std::vector<float> q_norm, kv_norm;  ///< [q_rank], [kv_rank]
+  std::vector<ops::Linear> k_up;   ///< of each head [kv_rank, plain]: takes a query to where keys are
+  std::vector<ops::Linear> v_up;   ///< of each head [value, kv_rank]
+  explicit operator bool() const { return bool(kv); }
+};
+
 /// Weights of one layer. Norm weights are as they multiply: Gemma's 1 + w is already added.
 struct Layer {
   std::vector<float> attn_norm;        ///< [D] before attention
   ops::Linear q, k, v, o;              ///< [H*d, D], [K*d, D], [K*d, D], [D, H*d]
   std::vector<float> q_norm, k_norm;   ///< [d] each head by itself, or [H*d] and [K*d] over the full width (OLMo 2)
   std::vector<float> sinks;            ///< [H] logits that take part in each head's softmax and add nothing; or empty
+  LatentWeights latent;                ///< instead of q, k and v, where there is one
   std::vector<float> attn_post_norm;   ///< [D] on attention's output
   std::vector<float> ffn_norm;         ///< [D] before the feed-forward block
   ops::Linear gate, up, down;          ///< [F, D], [F, D], [D, F]
@@ -50,6 +62,9 @@ class Transformer : public Model {
   Qkv project(ops::Ops&, const ops::RowSource& h, const Layer&) const;
   /// Norms each head of q and k by itself with the norms of `heads` (null: none), rotates them where the layer does, stores k and v, attends: [T, H*d].
   ops::Tensor attend(ops::Ops&, Qkv, size_t layer, const Layer* heads) const;
+  /// From what the layer's blocks read to what `o` reads, by whatever attention the layer has.
+  ops::Tensor mix(ops::Ops&, const ops::RowSource& h, size_t layer) const;
+  ops::Tensor mix_latent(ops::Ops&, const ops::RowSource& h, size_t layer) const;
   ops::Tensor feed_forward(ops::Ops&, const ops::RowSource& h, const Layer&) const;
   /// [R, D] after the final norm -> logits [R, V].
   ops::Tensor logits(ops::Ops&, const ops::RowSource& h) const;

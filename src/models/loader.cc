@@ -29,6 +29,7 @@ Result<void> load_weights(const Checkpoint& ck, ops::Ops& o, const levers::Loadi
     const bool moe = c.layer[l].moe;
     for (const LayerRow& row : arch.rows())
       if (!(row.ffn && moe)) ISO_CHECK_OK(plan.add(row, out.layers[l], prefix));
+    if (c.latent) ISO_CHECK_OK(plan.add_latent(out.layers[l], prefix));
     if (moe) ISO_CHECK_OK(plan.add_moe(out.layers[l].moe, prefix));
   }
   ISO_CHECK_OK(plan.check(levers));

@@ -43,6 +43,9 @@ class Planner {
   /// Adds a layer's mixture of experts.
   Result<void> add_moe(ops::Moe&, const std::string& prefix);
 
+  /// Adds a layer's latent attention.
+  Result<void> add_latent(Layer&, const std::string& prefix);
+
   Result<void> check(const levers::Loading&);
   /// The plan as the loader's jobs.
   std::vector<weights::LoadJob> take_jobs();
@@ -79,7 +82,10 @@ class Planner {
   Result<void> add_mxfp4(ops::Moe&, const std::string& name, const Stack&);
   Result<void> add_biases(ops::Moe&, const std::string& name, const Stack&);
   Result<void> add_shared(ops::Moe&, const std::string& prefix);
-  Result<void> add_matrix(ops::Linear& slot, const std::string& name, int64_t n, int64_t k);
+  /// `order`: rows of the tensor that make up the slot, in this order; empty = all.
+  Result<void> add_matrix(ops::Linear& slot, const std::string& name, int64_t n, int64_t k, std::vector<int32_t> order = {});
+  Result<void> add_norm(std::vector<float>& slot, const std::string& name, int64_t n);
+  Result<void> add_latent_ups(LatentWeights&, const std::string& prefix);
   Result<void> fill_missing_experts(const levers::Loading&);
 
   struct Slot {

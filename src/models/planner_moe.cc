@@ -249,7 +249,7 @@ Result<void> Planner::add_separate_experts(ops::Moe& m, const std::string& prefi
   return {};
 }
 
-Result<void> Planner::add_matrix(Linear& slot, const std::string& name, int64_t n, int64_t k) {
+Result<void> Planner::add_matrix(Linear& slot, const std::string& name, int64_t n, int64_t k, std::vector<int32_t> order) {
   const TensorEntry* e = ck_.find(name);
   if (!e) {
     need(name);
@@ -257,7 +257,7 @@ Result<void> Planner::add_matrix(Linear& slot, const std::string& name, int64_t 
   }
   const int64_t want[] = {n, k};
   ISO_CHECK_OK(expect_shape(*e, want));
-  add_use(*e, pack_into(slot, 0, n));
+  add_use(*e, pack_into(slot, 0, n, std::move(order)));
   return {};
 }
 

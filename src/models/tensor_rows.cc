@@ -17,14 +17,11 @@ constexpr GlobalRow kGlobals[] = {
     {.gguf = "output.weight", .hf = "lm_head.weight", .rows = Size::vocab, .cols = Size::hidden, .weight = &Globals::head},
 };
 
-constexpr LayerRow kBlocks[] = {
+constexpr LayerRow kAttention[] = {
     {.gguf = "attn_q.weight", .hf = "self_attn.q_proj.weight", .rows = Size::q, .cols = Size::hidden, .weight = &Layer::q, .turns = true, .fused = qkv(0)},
     {.gguf = "attn_k.weight", .hf = "self_attn.k_proj.weight", .rows = Size::kv, .cols = Size::hidden, .weight = &Layer::k, .turns = true, .fused = qkv(1)},
     {.gguf = "attn_v.weight", .hf = "self_attn.v_proj.weight", .rows = Size::kv, .cols = Size::hidden, .weight = &Layer::v, .fused = qkv(2)},
     {.gguf = "attn_output.weight", .hf = "self_attn.o_proj.weight", .rows = Size::hidden, .cols = Size::q, .weight = &Layer::o},
-    {.gguf = "ffn_gate.weight", .hf = "mlp.gate_proj.weight", .rows = Size::ffn, .cols = Size::hidden, .weight = &Layer::gate, .ffn = true, .fused = gate_up(0)},
-    {.gguf = "ffn_up.weight", .hf = "mlp.up_proj.weight", .rows = Size::ffn, .cols = Size::hidden, .weight = &Layer::up, .ffn = true, .fused = gate_up(1)},
-    {.gguf = "ffn_down.weight", .hf = "mlp.down_proj.weight", .rows = Size::hidden, .cols = Size::ffn, .weight = &Layer::down, .ffn = true},
     {.gguf = "attn_q.bias", .hf = "self_attn.q_proj.bias", .rows = Size::q, .bias = &Layer::q, .when = &ModelConfig::qkv_bias, .turns = true,
      .fused = qkv_bias(0)},
     {.gguf = "attn_k.bias", .hf = "self_attn.k_proj.bias", .rows = Size::kv, .bias = &Layer::k, .when = &ModelConfig::qkv_bias, .turns = true,
@@ -32,6 +29,11 @@ constexpr LayerRow kBlocks[] = {
     {.gguf = "attn_v.bias", .hf = "self_attn.v_proj.bias", .rows = Size::kv, .bias = &Layer::v, .when = &ModelConfig::qkv_bias,
      .fused = qkv_bias(2)},
     {.gguf = "attn_output.bias", .hf = "self_attn.o_proj.bias", .rows = Size::hidden, .bias = &Layer::o, .when = &ModelConfig::out_bias},
+};
+constexpr LayerRow kFeedForward[] = {
+    {.gguf = "ffn_gate.weight", .hf = "mlp.gate_proj.weight", .rows = Size::ffn, .cols = Size::hidden, .weight = &Layer::gate, .ffn = true, .fused = gate_up(0)},
+    {.gguf = "ffn_up.weight", .hf = "mlp.up_proj.weight", .rows = Size::ffn, .cols = Size::hidden, .weight = &Layer::up, .ffn = true, .fused = gate_up(1)},
+    {.gguf = "ffn_down.weight", .hf = "mlp.down_proj.weight", .rows = Size::hidden, .cols = Size::ffn, .weight = &Layer::down, .ffn = true},
     {.gguf = "ffn_gate.bias", .hf = "mlp.gate_proj.bias", .rows = Size::ffn, .bias = &Layer::gate, .when = &ModelConfig::mlp_bias, .ffn = true},
     {.gguf = "ffn_up.bias", .hf = "mlp.up_proj.bias", .rows = Size::ffn, .bias = &Layer::up, .when = &ModelConfig::mlp_bias, .ffn = true},
     {.gguf = "ffn_down.bias", .hf = "mlp.down_proj.bias", .rows = Size::hidden, .bias = &Layer::down, .when = &ModelConfig::mlp_bias, .ffn = true},
@@ -79,17 +81,18 @@ constexpr auto joined(const LayerRow (&... lists)[N]) {
   ((at = std::copy(std::begin(lists), std::end(lists), at)), ...);
   return out;
 }
-constexpr auto kDenseRows = joined(kBlocks, kPreNorm);
-constexpr auto kQkNormRows = joined(kBlocks, kPreNorm, kHeadNorm);
-constexpr auto kSandwichRows = joined(kBlocks, kSandwich);
-constexpr auto kSandwichQkRows = joined(kBlocks, kSandwich, kHeadNorm);
-constexpr auto kPostNormRows = joined(kBlocks, kPostNorm, kWideNorm);
-constexpr auto kPostNormQkRows = joined(kBlocks, kPostNorm, kHeadNorm);
-constexpr auto kLateNormRows = joined(kBlocks, kLateNorm);
-constexpr auto kLateNormQkRows = joined(kBlocks, kLateNorm, kHeadNorm);
-constexpr auto kSinkRows = joined(kBlocks, kLateNorm, kSinks);
-constexpr auto kGlm4Rows = joined(kBlocks, kGlm4);
-constexpr auto kWideNormRows = joined(kBlocks, kPreNorm, kWideNorm);
+constexpr auto kDenseRows = joined(kAttention, kFeedForward, kPreNorm);
+constexpr auto kQkNormRows = joined(kAttention, kFeedForward, kPreNorm, kHeadNorm);
+constexpr auto kSandwichRows = joined(kAttention, kFeedForward, kSandwich);
+constexpr auto kSandwichQkRows = joined(kAttention, kFeedForward, kSandwich, kHeadNorm);
+constexpr auto kPostNormRows = joined(kAttention, kFeedForward, kPostNorm, kWideNorm);
+constexpr auto kPostNormQkRows = joined(kAttention, kFeedForward, kPostNorm, kHeadNorm);
+constexpr auto kLateNormRows = joined(kAttention, kFeedForward, kLateNorm);
+constexpr auto kLateNormQkRows = joined(kAttention, kFeedForward, kLateNorm, kHeadNorm);
+constexpr auto kSinkRows = joined(kAttention, kFeedForward, kLateNorm, kSinks);
+constexpr auto kGlm4Rows = joined(kAttention, kFeedForward, kGlm4);
+constexpr auto kLatentRows = joined(kFeedForward, kPreNorm);
+constexpr auto kWideNormRows = joined(kAttention, kFeedForward, kPreNorm, kWideNorm);
 
 }  // namespace
 
@@ -118,6 +121,7 @@ std::span<const LayerRow> late_norm_rows() { return kLateNormRows; }
 std::span<const LayerRow> late_norm_qk_rows() { return kLateNormQkRows; }
 std::span<const LayerRow> sink_rows() { return kSinkRows; }
 std::span<const LayerRow> glm4_rows() { return kGlm4Rows; }
+std::span<const LayerRow> latent_rows() { return kLatentRows; }
 std::span<const LayerRow> wide_norm_rows() { return kWideNormRows; }
 
 bool ignorable(std::string_view name) {

@@ -62,6 +62,7 @@ std::span<const LayerRow> late_norm_rows();  ///< as dense_rows(), but GGUF call
 std::span<const LayerRow> late_norm_qk_rows();///< the same with a norm on each head: GLM-4-MoE
 std::span<const LayerRow> sink_rows();       ///< late_norm_rows() with attention sinks: GPT-OSS
 std::span<const LayerRow> glm4_rows();       ///< sandwich with names of its own
+std::span<const LayerRow> latent_rows();     ///< all but attention, which the planner knows: DeepSeek
 std::span<const LayerRow> wide_norm_rows();  ///< pre-norm with a norm over all of q, and of k: OLMoE
 
 /// Tensors a file may hold that carry no weights of the model: rope tables (read with the configuration), buffers old exports kept, and the parts of a

@@ -17,9 +17,9 @@ int64_t now_ns() { return std::chrono::duration_cast<std::chrono::nanoseconds>(s
 int64_t bytes_of(Tensor t) { return t.rows * t.cols * int64_t(sizeof(float)); }
 
 /// Kinds of ops; linear layers are told apart by what they multiply with as well.
-enum class Op { embed, linear, linear_act, rms_norm, add_rms_norm, head_norm, rope, attention, act_mul, add, scale, softcap, gather, moe, store_kv };
+enum class Op { embed, linear, linear_act, rms_norm, add_rms_norm, head_norm, rope, attention, act_mul, add, scale, softcap, gather, moe, store_kv, linear_heads };
 constexpr const char* kNames[] = {"embed", "linear", "linear + activation", "rms_norm", "add + rms_norm", "head_norm", "rope", "attention",
-                                  "activation", "add", "scale", "softcap", "gather", "mixture of experts", "cache write"};
+                                  "activation", "add", "scale", "softcap", "gather", "mixture of experts", "cache write", "linear a head"};
 
 /// What a source has done to its rows before they are multiplied, as far as it is more than quantizing.
 enum Steps { kAdd = 1, kAddNorm = 2, kNorm = 4, kQuantized = 8, kQuantizes = 16 };
@@ -133,6 +133,12 @@ class Metered final : public Ops {
     return timed(plain(Op::gather), {2 * int64_t(rows.size()) * x.cols * 4, 0}, [&] { return in_->gather(x, rows); });
   }
 
+  Tensor linear_heads(const HeadsArgs& a) override {
+    Work w;
+    for (const Linear& l : a.ws) w.bytes += int64_t(l.w->bytes), w.operations += 2 * a.x.rows * l.w->n * l.w->k;
+    w.bytes += bytes_of(a.x) + a.x.rows * int64_t(a.ws.size()) * a.ws[0].w->n * 4;
+    return timed(plain(Op::linear_heads), w, [&] { return in_->linear_heads(a); });
+  }
   Tensor moe(Tensor x, const Moe& m) override {
     return timed(moe_row(x, m), moe_work(x, m), [&] { return in_->moe(x, m); });
   }

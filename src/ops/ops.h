@@ -80,6 +80,14 @@ struct GatedArgs {
   const Linear& down;  ///< not computed; a backend may leave the result in the form that it multiplies
 };
 
+/// A matrix for each head: columns [first + h * step, + k) of x become head h of the result.
+struct HeadsArgs {
+  Tensor x;
+  int64_t first = 0, step = 0;
+  std::span<const Linear> ws;  ///< [H], each [n, k]
+  Tensor lead = {};            ///< [T, H * m]: head h of the result begins with these m columns of it
+};
+
 using RowsDone = std::function<void(int64_t first, int64_t n)>;
 
 class Ops {
@@ -104,6 +112,7 @@ class Ops {
   virtual Tensor linear(Tensor x, const Linear&) = 0;                                 ///< [T, k] -> [T, n]
   /// Several projections of one input; activations are quantized once. Same bits as calling linear() for each.
   virtual void linear_n(Tensor x, std::span<const Linear* const> ws, std::span<Tensor> outs) = 0;
+  virtual Tensor linear_heads(const HeadsArgs&) = 0;                                  ///< [T, H * (m + n)]
   virtual Tensor rms_norm(Tensor x, std::span<const float> weight, float eps) = 0;    ///< weight [D] (already 1+w for Gemma); empty = none
   virtual void head_norm(Tensor x, int head_dim, std::span<const float> weight, float eps) = 0;  ///< in place, each head by itself; weight [d]
   virtual void rope(Tensor x, int head_dim, const Rope&) = 0;                         ///< in place, at the batch's positions

@@ -19,7 +19,7 @@ namespace isotope::kernels::cpu {
 inline constexpr int kChunk = 128;        ///< tokens; a build constant: it decides bits
 inline constexpr int kTile = 16;         ///< tokens side by side in the lanes
 inline constexpr int kMaxRows = 12;      ///< rows of one call
-inline constexpr int kMaxHeadDim = 512;
+inline constexpr int kMaxHeadDim = 576;
 
 /// How keys and values are stored. int8 and fp8 (E4M3) have one float32 scale for each token and head, for K and for V.
 enum class KvFormat : uint8_t { f32, f16, bf16, int8, fp8, count_ };

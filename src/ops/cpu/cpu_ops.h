@@ -28,6 +28,7 @@ class CpuOps final : public Ops {
   Tensor embed(const Weight& table, float scale) override;
   Tensor linear(Tensor x, const Linear&) override;
   void linear_n(Tensor x, std::span<const Linear* const> ws, std::span<Tensor> outs) override;
+  Tensor linear_heads(const HeadsArgs&) override;
   Tensor rms_norm(Tensor x, std::span<const float> weight, float eps) override;
   void head_norm(Tensor x, int head_dim, std::span<const float> weight, float eps) override;
   void rope(Tensor x, int head_dim, const Rope&) override;

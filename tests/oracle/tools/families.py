@@ -103,6 +103,21 @@ DEEPSEEK_MOE = dict(moe_intermediate_size=32, n_routed_experts=8, n_shared_exper
                     routed_scaling_factor=2.5, first_k_dense_replace=1)
 family("glm4_moe", "glm4_moe", "Glm4MoeForCausalLM", merged(BASE, DEEPSEEK_MOE, head_dim=32, attention_bias=True, partial_rotary_factor=0.5, use_qk_norm=True,
        num_nextn_predict_layers=0, rope_theta=1000000, rope_scaling=None))
+MLA = merged(BASE, DEEPSEEK_MOE, num_key_value_heads=4, rms_norm_eps=1e-6, attention_bias=False, kv_lora_rank=32, qk_nope_head_dim=16, qk_rope_head_dim=8,
+             v_head_dim=16, q_lora_rank=48, moe_layer_freq=1)
+YARN_MLA = dict(type="yarn", factor=40, beta_fast=32, beta_slow=1, original_max_position_embeddings=64)
+DEEPSEEK_V2 = merged(MLA, n_shared_experts=2, scoring_func="softmax", norm_topk_prob=False, rope_scaling=merged(YARN_MLA, mscale=0.707, mscale_all_dim=0.707))
+family("deepseek_v2_lite", "deepseek_v2", "DeepseekV2ForCausalLM", merged(DEEPSEEK_V2, q_lora_rank=None, topk_method="greedy", routed_scaling_factor=1.0))
+family("deepseek_v2", "deepseek_v2", "DeepseekV2ForCausalLM", merged(DEEPSEEK_V2, n_group=4, topk_group=2, topk_method="group_limited_greedy",
+       routed_scaling_factor=4.0))
+DEEPSEEK_V3 = merged(MLA, n_group=4, topk_group=2, topk_method="noaux_tc", scoring_func="sigmoid", ep_size=1, num_nextn_predict_layers=0,
+                     rope_scaling=merged(YARN_MLA, mscale=1.0, mscale_all_dim=1.0))
+family("deepseek_v3", "deepseek_v3", "DeepseekV3ForCausalLM", DEEPSEEK_V3)
+KIMI_K2 = merged(DEEPSEEK_V3, n_group=1, topk_group=1, routed_scaling_factor=2.827, rope_theta=50000.0)
+family("kimi_k25", "deepseek_v3", "DeepseekV3ForCausalLM", merged(KIMI_K2, rope_scaling=merged(DEEPSEEK_V3["rope_scaling"], factor=32.0, beta_fast=1.0)), gguf=False,
+       wrap=dict(architecture="KimiK25ForConditionalGeneration", model_type="kimi_k25", body="language_model.model.", head="language_model.lm_head."))
+family("glm4_moe_lite", "glm4_moe_lite", "Glm4MoeLiteForCausalLM", merged(MLA, topk_method="noaux_tc", routed_scaling_factor=1.8, num_nextn_predict_layers=0,
+       rope_theta=1000000, rope_scaling=None, partial_rotary_factor=1.0))
 family("minimax_m2", "minimax_m2", "MiniMaxM2ForCausalLM", merged(BASE, head_dim=32, rotary_dim=16, intermediate_size=32, num_local_experts=8,
        num_experts_per_tok=3, rms_norm_eps=1e-6, rope_theta=5000000, scoring_func="sigmoid", use_routing_bias=True, use_qk_norm=True,
        qk_norm_type="per_layer", attn_type_list=[1, 1], shared_intermediate_size=0, use_mtp=False, num_mtp_modules=0))

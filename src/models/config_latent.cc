@@ -1,0 +1,22 @@
+// Multi-head latent attention as config.json spells it.
+#include <cmath>
+
+#include "models/config_fields.h"
+
+namespace isotope::models {
+
+Result<void> parse_latent(const ConfigSource& s, ModelConfig& c) {
+  const weights::Metadata& f = s.fields;
+  LatentConfig& l = c.latent;
+  ISO_TRY(l.q_rank, in_range_or(f, "q_lora_rank", 0, kMaxWidth, 0));
+  ISO_TRY(const int64_t rank, in_range(f, "kv_lora_rank", 1, kMaxHeadDim));
+  ISO_TRY(const int64_t plain, in_range(f, "qk_nope_head_dim", 1, kMaxHeadDim));
+  ISO_TRY(const int64_t turning, in_range(f, "qk_rope_head_dim", 2, kMaxHeadDim));
+  ISO_TRY(const int64_t value, in_range(f, "v_head_dim", 1, kMaxHeadDim));
+  l.kv_rank = int(rank), l.plain = int(plain), l.turning = int(turning), l.value = int(value);
+  c.kv_heads = 1;
+  c.head_dim = l.turning + l.kv_rank;
+  return {};
+}
+
+}  // namespace isotope::models

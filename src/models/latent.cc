@@ -1,0 +1,32 @@
+// Multi-head latent attention (DeepSeek V2, arXiv:2405.04434), absorbed: the cache holds one vector a token, [what turns | what all heads' keys and values
+// are made of], and it is key and value of a single kv head. A query is taken to it by its head's part of W_UK, the sum over values from it by W_UV. Prompts
+// are computed in the same way as answers, so that a token's bits do not depend on which step it falls into.
+#include <array>
+
+#include "models/layer.h"
+
+namespace isotope::models {
+
+using ops::RowSource;
+using ops::Tensor;
+
+namespace {
+constexpr float kEps = 1e-6f;  ///< of the norms of compressed vectors; the published classes do not take it from the configuration
+}
+
+Tensor Transformer::mix_latent(ops::Ops& o, const RowSource& h, size_t layer) const {
+  const LatentConfig& c = config_.latent;
+  const LatentWeights& w = layers[layer].latent;
+  const std::array<const ops::Linear*, 2> first = {w.q_a ? &w.q_a : &w.q, &w.kv};
+  std::array<Tensor, 2> out;
+  o.project(h, first, out);
+  auto [q, kv] = out;
+  if (w.q_a) q = o.project({.x = q, .norm = ops::Norm{w.q_norm, kEps}}, w.q);         // [T, H * plain + H * turning]
+  o.head_norm(kv.columns(c.turning, c.kv_rank), c.kv_rank, w.kv_norm, kEps);          // [T, turning + kv_rank]
+  const int64_t plain = int64_t{config_.heads} * c.plain, turning = int64_t{config_.heads} * c.turning;
+  q = o.linear_heads({.x = q, .step = c.plain, .ws = w.k_up, .lead = q.columns(plain, turning)});
+  const Tensor mixed = attend(o, {q, kv, kv}, layer, nullptr);                        // [T, H * (turning + kv_rank)]
+  return o.linear_heads({.x = mixed, .first = c.turning, .step = config_.head_dim, .ws = w.v_up});
+}
+
+}  // namespace isotope::models
