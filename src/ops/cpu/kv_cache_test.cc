@@ -182,7 +182,7 @@ TEST(KvCache, ImpossibleWishesNameTheValue) {
     int block_size;
     const char* says;
   } cases[] = {{{0, 1, 64}, 1, 8, "block size 8"},          {{0, 1, 64}, 1, 24, "block size 24"},  {{0, 1, 64}, 1, 0, "block size 0"},
-               {{0, 1, 12}, 1, 16, "head size 12"},         {{0, 1, 584}, 1, 16, "head size 520"}, {{0, 0, 64}, 1, 16, "0 kv heads"},
+               {{0, 1, 12}, 1, 16, "head size 12"},         {{0, 1, 584}, 1, 16, "head size 584"}, {{0, 0, 64}, 1, 16, "0 kv heads"},
                {{1, 1, 64}, 1, 16, "KV group 1"},           {{-1, 1, 64}, 1, 16, "KV group -1"},   {{0, 1, 64}, -1, 16, "-1 KV blocks"},
                {{0, 1, 64}, int64_t{1} << 62, 16, "blocks"}};
   for (const auto& c : cases) {
