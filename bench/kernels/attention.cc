@@ -45,7 +45,8 @@ struct Shape {
 constexpr Shape kShapes[] = {{"SmolLM2 135M bf16", 9, 3, 64, 0, KvType::bf16},      {"SmolLM2 135M f32", 9, 3, 64, 0, KvType::f32},
                              {"SmolLM2 135M f16", 9, 3, 64, 0, KvType::f16},        {"SmolLM2 135M int8", 9, 3, 64, 0, KvType::int8},
                              {"SmolLM2 135M fp8", 9, 3, 64, 0, KvType::fp8},        {"Gemma 3 270M bf16", 4, 1, 256, 512, KvType::bf16},
-                             {"Llama 3 8B bf16", 32, 8, 128, 0, KvType::bf16}};
+                             {"Llama 3 8B bf16", 32, 8, 128, 0, KvType::bf16},
+                             {"DeepSeek V2-Lite bf16", 16, 1, 576, 0, KvType::bf16}};
 constexpr int64_t kContexts[] = {16, 128, 512, 4096, 16384};
 
 double now(bool own_time) {
