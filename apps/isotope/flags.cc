@@ -30,6 +30,10 @@ void EngineFlags::add(CLI::App& app) {
   app.add_option(spellings("gpu-memory-utilization"), o.memory_fraction, "that share: of the free memory, weights and cache together")
       ->check(CLI::Range(0.01, 1.0))->capture_default_str();
   app.add_option(spellings("block-size"), o.block_size, "tokens of a KV block")->check(CLI::Range(1, 1024))->capture_default_str();
+  app.add_option(spellings("pooling"), pooling, "how embeddings are made of a text's tokens: mean, cls, last or max; default: what the model's files say")
+      ->check(CLI::IsMember({"mean", "cls", "last", "max"}));
+  app.add_option(spellings("embd-normalize"), embd_normalize, "2: embeddings have length 1; -1: they stay as they are; default: what the model's files say")
+      ->check(CLI::IsMember({-1, 2}));
   app.add_option(spellings("isa"), o.isa, "force an instruction set; `isotope doctor` lists them");
   app.add_option(spellings("hf-overrides"), hf_overrides, "JSON object of model settings that replace those of config.json");
 }
@@ -40,6 +44,9 @@ Result<EngineOptions> EngineFlags::resolve(const std::string& model_path, const 
   EngineOptions o = options;
   o.model = model_path;
   o.precision = precision == "exact" ? Precision::exact : Precision::fast;
+  static const std::map<std::string, Pooling> kPoolings = {{"mean", Pooling::mean}, {"cls", Pooling::cls}, {"last", Pooling::last}, {"max", Pooling::max}};
+  if (!pooling.empty()) o.pooling = kPoolings.at(pooling);
+  if (embd_normalize != 0) o.normalize = embd_normalize == 2;
   if (kv_type != "auto") o.kv_type = kKvTypes.at(kv_type);
   o.threads = thread_count(o.threads, levers);
   if (o.isa.empty()) o.isa = levers.cpu().isa;

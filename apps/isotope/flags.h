@@ -20,7 +20,8 @@ std::string spellings(const std::string& name, const std::string& more = {});
 /// The flags that shape an engine, the same for all subcommands that run one.
 struct EngineFlags {
   EngineOptions options;
-  std::string precision = "fast", kv_type = "auto", hf_overrides;
+  std::string precision = "fast", kv_type = "auto", hf_overrides, pooling;
+  int embd_normalize = 0;
 
   void add(CLI::App&);
   /// The options, once the command line has been read. Levers fill what no flag says.

@@ -13,7 +13,7 @@
 #include "flags.h"
 #include "foreign_flags.h"
 #include "levers/print.h"
-#include "model_path.h"
+#include "model_list.h"
 #include "serve/tools/registry.h"
 #include "serve_process.h"
 
@@ -25,7 +25,11 @@ using serve::Json;
 struct Flags {
   EngineFlags engine;
   ServeOptions serve;
-  std::string model = "smollm2-135m";
+  std::vector<std::string> models = {"smollm2-135m"}, pinned;
+  std::string models_dir;
+  int models_max = 4;
+  bool autoload = true;
+  double idle_s = 0;
   std::string template_kwargs, generation_config = "auto", override_generation, request_log;
   std::vector<std::string> origins;
   bool page = true;
@@ -38,7 +42,14 @@ struct Flags {
 
 void add_server_flags(CLI::App& sub, Flags& f) {
   serve::HttpOptions& http = f.serve.http;
-  sub.add_option("--model,-m,model", f.model, "GGUF file, Hugging Face folder or built-in name")->capture_default_str();
+  sub.add_option("--model,-m,model", f.models, "GGUF file, Hugging Face folder or built-in name, or NAME=one of these; repeated: several models, of which a request's"
+                                                " `model` chooses one")->allow_extra_args(false)->capture_default_str();
+  sub.add_option(spellings("models-dir"), f.models_dir, "folder whose GGUF files and Hugging Face folders are models as well");
+  sub.add_option(spellings("models-max"), f.models_max, "most models in memory at once; 0 = as many as it holds")->check(CLI::Range(0, 1 << 20))->capture_default_str();
+  sub.add_flag("--models-autoload,!--no-models-autoload", f.autoload, "a model is loaded when a request first names it (on)");
+  sub.add_option(spellings("pin"), f.pinned, "model that is loaded at start and never unloaded (repeatable)")->allow_extra_args(false);
+  sub.add_option(spellings("sleep-idle-seconds"), f.idle_s, "a model without a request for so long is unloaded; 0 = never (with several models)")
+      ->check(CLI::Range(-1.0, 1e9))->capture_default_str();
   sub.add_option(spellings("served-model-name", "-a,--alias"), f.serve.api.served_names, "names that requests may use; the first one is shown (repeatable)");
   sub.add_option("--host", http.host, "address to listen on")->capture_default_str();
   sub.add_option("--port", f.port, "HTTP port; 0 takes a free one")->check(CLI::Range(0, 65535))->capture_default_str();
@@ -161,8 +172,10 @@ Result<ServeOptions> resolve(const Flags& f, const CLI::App& sub, const Context&
   ISO_TRY(auto origins, origin_list(f.origins));
   if (!levers.program().api_key.empty()) o.api.api_keys.push_back(levers.program().api_key);
   ISO_CHECK_OK(check_keys(o.api.api_keys));
-  ISO_TRY(const std::string path, model_path(f.model, context.environment));
-  ISO_TRY(o.engine, f.engine.resolve(path, levers));
+  const bool folder_alone = !f.models_dir.empty() && sub.count("--model") == 0;
+  ISO_TRY(o.models, served_models(folder_alone ? std::vector<std::string>() : f.models, f.models_dir, f.pinned, context.environment));
+  ISO_TRY(o.engine, f.engine.resolve(o.models.front().path, levers));
+  o.models_max = f.models_max, o.models_autoload = f.autoload, o.idle_s = std::max(0.0, f.idle_s);
   if (const auto seqs = levers.capacity().max_decode_seqs; seqs && sub.count("--max-num-seqs") == 0) o.engine.max_num_seqs = int(std::min<int64_t>(*seqs, 1 << 20));
   o.api.page = f.page;
   if (!origins.empty()) o.http.allowed_origins = std::move(origins);

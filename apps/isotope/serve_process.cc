@@ -6,6 +6,7 @@
 #include <sys/signalfd.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <csignal>
 #include <cstdio>
@@ -16,10 +17,12 @@
 #include <mutex>
 #include <thread>
 
+#include "base/cgroup.h"
 #include "base/heap_keeper.h"
 #include "base/log.h"
 #include "commands.h"
 #include "load.h"
+#include "serve/switch.h"
 
 namespace isotope::app {
 namespace {
@@ -72,14 +75,28 @@ void configure_keeper(const levers::Housekeeping& h) {
   base::HeapKeeper::process().configure(t, h.gc_debug, "server");
 }
 
+/// A model of several, in memory.
+class LoadedModel final : public serve::ServedModel {
+ public:
+  explicit LoadedModel(Loaded l) : loaded_(std::move(l)) {}
+  serve::Frontend& front() override { return *loaded_.front; }
+
+ private:
+  Loaded loaded_;
+};
+
 class Server {
  public:
-  Server(ServeOptions options, const levers::Levers& levers) : options_(std::move(options)), levers_(levers), api_(api_options()) {}
+  Server(ServeOptions options, const levers::Levers& levers) : options_(std::move(options)), levers_(levers), api_(api_options()) {
+    if (options_.models.size() > 1) several_ = std::make_unique<serve::SwitchHandler>(switch_options());
+  }
 
   int run();
 
  private:
   serve::ApiOptions api_options();
+  serve::SwitchOptions switch_options();
+  Result<void> load_model_or_models();
   Result<void> open_request_log();
   int load(const Signals&);
   void start_report() const;
@@ -91,6 +108,7 @@ class Server {
   std::ofstream request_log_;
   std::mutex request_log_mutex_;
   serve::ApiHandler api_;
+  std::unique_ptr<serve::SwitchHandler> several_;   ///< instead of api_, when there are several models
   Loaded loaded_;                            // before the HTTP server: answers under way use it
   std::unique_ptr<serve::HttpServer> http_;
 };
@@ -104,6 +122,33 @@ serve::ApiOptions Server::api_options() {
     };
   }
   return o;
+}
+
+serve::SwitchOptions Server::switch_options() {
+  serve::SwitchOptions s{.api = api_options(), .most_loaded = options_.models_max, .autoload = options_.models_autoload};
+  s.free_bytes = [] { const auto n = base::available_memory(); return n == 0 ? SIZE_MAX : size_t(n); };
+  const int together = options_.models_max > 0 ? std::min(options_.models_max, int(options_.models.size())) : int(options_.models.size());
+  for (const NamedModel& m : options_.models) {
+    EngineOptions engine = options_.engine;
+    engine.model = m.path;
+    engine.served_name = m.name;
+    engine.memory_fraction /= together;   // each model's share of what is free when it is loaded
+    const auto open = [this, engine](std::function<void(const std::string&)> phase) -> Result<std::unique_ptr<serve::ServedModel>> {
+      ISO_TRY(auto loaded, load_model(engine, levers_, options_.front, [&](const LoadProgress& p) { phase(progress_text(p)); }));
+      for (const std::string& w : loaded.front->warnings()) base::log(LogLevel::warning, "{}", w);
+      return std::make_unique<LoadedModel>(std::move(loaded));
+    };
+    s.models.push_back({.names = {m.name}, .path = m.path, .bytes = m.bytes, .pinned = m.pinned, .idle_s = options_.idle_s, .open = open});
+  }
+  std::vector<std::string>& first = s.models.front().names;
+  first.insert(first.begin(), options_.api.served_names.begin(), options_.api.served_names.end());
+  return s;
+}
+
+Result<void> Server::load_model_or_models() {
+  if (several_) return several_->start({});
+  ISO_TRY(loaded_, load_model(options_.engine, levers_, options_.front, [this](const LoadProgress& p) { api_.loading(progress_text(p)); }));
+  return {};
 }
 
 Result<void> Server::open_request_log() {
@@ -124,7 +169,7 @@ int Server::run() {
   configure_keeper(levers_.housekeeping());
   base::set_log_sink(options_.log_level == "off" ? base::LogSink() : to_stderr, level_of(options_.log_level));
   if (auto opened = open_request_log(); !opened) return report(opened.error());
-  auto http = serve::HttpServer::listen(options_.http, api_);
+  auto http = serve::HttpServer::listen(options_.http, several_ ? static_cast<serve::Handler&>(*several_) : api_);
   if (!http) return report(http.error());
   http_ = *std::move(http);
   base::log(LogLevel::info, "listening on {}, loading {}", http_->url(), options_.engine.model);
@@ -138,9 +183,9 @@ int Server::run() {
 // -1 when the model is there, else the exit status.
 int Server::load(const Signals& signals) {
   const int done = eventfd(0, EFD_CLOEXEC);
-  std::optional<Result<Loaded>> result;
+  Result<void> result;
   std::thread loader([&] {
-    result = load_model(options_.engine, levers_, options_.front, [this](const LoadProgress& p) { api_.loading(progress_text(p)); });
+    result = load_model_or_models();
     eventfd_write(done, 1);
   });
   const int signal = signals.wait(-1, done);
@@ -153,27 +198,31 @@ int Server::load(const Signals& signals) {
   }
   loader.join();
   ::close(done);
-  if (!*result) return report(result->error());
-  loaded_ = **std::move(result);
-  for (const std::string& w : loaded_.front->warnings()) base::log(LogLevel::warning, "{}", w);
+  if (!result) return report(result.error());
   if (levers_.housekeeping().gc_freeze) base::HeapKeeper::process().freeze();
+  if (several_) return -1;
+  for (const std::string& w : loaded_.front->warnings()) base::log(LogLevel::warning, "{}", w);
   api_.ready(*loaded_.front);
   return -1;
 }
 
 void Server::start_report() const {
   // Model, context, cache, threads and instruction set are the engine's own lines.
-  base::log(LogLevel::info, "fingerprint {}", loaded_.engine->info().fingerprint);
+  if (loaded_.engine) base::log(LogLevel::info, "fingerprint {}", loaded_.engine->info().fingerprint);
+  for (const NamedModel& m : options_.models)
+    if (several_) base::log(LogLevel::info, "model {}: {}", m.name, m.path);
   base::log(LogLevel::info, "ready: {}/v1", http_->url());
 }
 
 int Server::stop(const Signals& signals) {
   base::HeapKeeper::process().unfreeze();
-  api_.drain();
+  if (several_) several_->drain();
+  else api_.drain();
   http_->drain();
   const int done = eventfd(0, EFD_CLOEXEC);
   std::thread stopper([&] {
-    loaded_.engine->shutdown(options_.drain_s);
+    if (several_) several_->shutdown(options_.drain_s);
+    else loaded_.engine->shutdown(options_.drain_s);
     eventfd_write(done, 1);
   });
   const auto check_second = [&](double seconds, int other) {

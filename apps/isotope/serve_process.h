@@ -5,6 +5,7 @@
 
 #include "isotope/options.h"
 #include "levers/levers.h"
+#include "model_list.h"
 #include "serve/api.h"
 #include "serve/frontend.h"
 #include "serve/http_server.h"
@@ -12,7 +13,11 @@
 namespace isotope::app {
 
 struct ServeOptions {
-  EngineOptions engine;
+  EngineOptions engine;                    ///< of the first model
+  std::vector<NamedModel> models;          ///< one: it is loaded and stays; several: they come and go
+  int models_max = 4;                      ///< in memory at once; 0 = no limit
+  bool models_autoload = true;
+  double idle_s = 0;                       ///< a model without a request for so long is unloaded; 0 = never
   serve::HttpOptions http;
   serve::ApiOptions api;
   serve::FrontendOptions front;

@@ -1,7 +1,7 @@
 """What all measurements of one call share: programs, model files, running servers, where things go."""
 import glob, os, platform, subprocess, sys, time
 
-import hf_tokenizers, llama, processes, vllm
+import hf_tokenizers, llama, processes, transformers_peer, vllm
 from servers import Pool
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
@@ -65,6 +65,9 @@ class Run:
         if not os.path.exists(python):
             raise Skip("tokenizers is not installed; bench/peers/compare install tokenizers does it, --hf-python PROGRAM takes one that has it")
         return python
+
+    def minilm(self):
+        return self.installed("all-MiniLM-L6-v2", lambda: transformers_peer.minilm(os.path.join(HOME, "models", "minilm")))
 
     def refuse(self, name):
         if name in self.a.skip:

@@ -93,6 +93,8 @@ def speed_rows(report, sizes):
             yield f"serving {kind(job, sizes)}, {'vLLM bf16' if row.side == 'vllm' else 'llama-server'}", r
         elif job == "tokenize":
             yield f"tokenizer of {SHORT[model]}, {'one thread' if row.metric == 'single' else 'batch'}", r
+        elif job.startswith("embed"):
+            yield f"embeddings, {'equal lengths, float32' if job == 'embed-equal' else 'mixed lengths'}, transformers", r
         else:
             yield f"{SHORT[model]}{', AVX2' if job == 'avx2' else ''}, {kind(row.metric, sizes)}", r
 

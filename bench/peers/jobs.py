@@ -1,8 +1,9 @@
 """Measurements. A job has sides, each a function from the number of the pair to {metric: value}; several rows may read one job."""
-import json, re
+import base64, json, random, re, struct, time, urllib.request
 
-import hf_tokenizers, isotope, llama, processes, vllm
+import hf_tokenizers, isotope, llama, processes, transformers_peer, vllm
 from context import Skip
+from servers import Server
 
 NO_EXPLAIN = "this isotope has no `bench --explain`"
 
@@ -206,7 +207,65 @@ def seed(job, i):
     return 100 * (i + 1) + (50 if job.shared else 0)
 
 
-JOBS = {"speed": Speed, "avx2": Avx2, "start": Start, "limit": Limit, "explain": Explain, "order": Order, "tokenize": Tokenize, "serve": Serve, "serve-shared": ServeShared}
+class Embed(Job):
+    """The same texts to both servers in one request; every pair has its own. The answer's vectors must agree."""
+    kind, flags = "equal", ["--precision", "exact"]
+
+    def __init__(self, run, argument, metrics, peers):
+        super().__init__(run, None, metrics, peers)
+        self.vectors = {}
+
+    def sides(self):
+        run = self.run
+        python, model = run.tokenizers(), run.minilm()
+        servers = {"isotope": Server("isotope", lambda port: [run.isotope, "serve", "--model", model, "--port", str(port), "--threads", str(run.threads), *self.flags],
+                                     run.log(f"isotope-embed-{self.kind}")),
+                   "transformers": transformers_peer.server(python, model, run.log("transformers"), run.threads)}
+        return {name: self.side(name, server) for name, server in servers.items()}
+
+    def side(self, name, stopped):
+        key = f"{name}-{self.kind}" if name == "isotope" else name
+
+        def measure(i):
+            fresh = key not in self.run.pool.servers
+            server = self.run.pool.use(key, stopped)
+            if fresh:
+                embed(server.address, texts(self.kind, 99, 32))
+            given = texts(self.kind, i, self.run.sizes.texts)
+            begin = time.monotonic()
+            answer = embed(server.address, given)
+            seconds = time.monotonic() - begin
+            self.compare(i, name, answer)
+            return {"texts": len(given) / seconds}
+        return measure
+
+    def compare(self, i, name, blobs):
+        mine = self.vectors.setdefault(i, {})
+        mine[name] = [struct.unpack(f"<{len(b) // 4}f", b) for b in blobs[:8] + blobs[-8:]]
+        if len(mine) == 2:
+            worst = min(sum(x * y for x, y in zip(a, b)) for a, b in zip(*mine.values()))
+            if worst < 0.9999:
+                raise processes.Failed(f"the vectors of both sides have a cosine of {worst:.6f} only")
+
+
+class EmbedMixed(Embed):
+    kind, flags = "mixed", []
+
+
+def texts(kind, seed, count):
+    """Words that are one token each."""
+    r = random.Random(f"{kind} {seed}")
+    words = "time year people way day man thing woman life child world school state family student group country problem hand part place case week company".split()
+    return [" ".join(r.choice(words) for _ in range(126 if kind == "equal" else r.randint(1, 200))) for _ in range(count)]
+
+
+def embed(address, given):
+    body = json.dumps({"input": given, "encoding_format": "base64"}).encode()
+    with urllib.request.urlopen(urllib.request.Request(address + "/v1/embeddings", body, {"Content-Type": "application/json"})) as answer:
+        return [base64.b64decode(d["embedding"]) for d in json.load(answer)["data"]]
+
+
+JOBS = {"speed": Speed, "avx2": Avx2, "start": Start, "limit": Limit, "explain": Explain, "order": Order, "tokenize": Tokenize, "embed-equal": Embed, "embed-mixed": EmbedMixed, "serve": Serve, "serve-shared": ServeShared}
 
 
 def make(run, name, metrics, peers):

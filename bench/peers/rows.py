@@ -3,6 +3,7 @@ import fnmatch
 from dataclasses import dataclass
 
 LLAMA, LLAMA_AVX2, VLLM, HF = "llama.cpp", "llama.cpp, AVX2 only", "vLLM CPU, bf16", "Hugging Face tokenizers"
+TRANSFORMERS = "transformers, float32"
 TITLES = {"smollm2": "SmolLM2 135M Q4_1", "gemma3": "Gemma 3 270M Q4_K_M", "llama1b-q4_k": "llama-1b random Q4_K", "llama1b-q4_0": "llama-1b random Q4_0",
           "llama1b-q8_0": "llama-1b random Q8_0", "qwen3moe-q4_k": "qwen3moe-3b random Q4_K, 8 of 64 experts"}
 
@@ -21,9 +22,10 @@ class Sizes:
     output: int = 64
     concurrency: int = 8
     tokenize_seconds: float = 2
+    texts: int = 512
 
 
-QUICK = Sizes(prompt=64, long=128, generate=16, depth=128, sequences=4, batch_generate=8, requests=6, own=32, shared=64, output=8, concurrency=2, tokenize_seconds=0.1)
+QUICK = Sizes(prompt=64, long=128, generate=16, depth=128, sequences=4, batch_generate=8, requests=6, own=32, shared=64, output=8, concurrency=2, tokenize_seconds=0.1, texts=32)
 
 
 @dataclass(frozen=True)
@@ -67,6 +69,12 @@ def tokenize_rows(model):
             for suffix, metric, text in [("", "single", "one thread"), ("-batch", "batch", "a batch of documents, all threads")]]
 
 
+def embed_rows():
+    group = "Embeddings, all-MiniLM-L6-v2"
+    return [Row("embed-equal", group, "{texts} texts of 128 words in one request, float32 on both sides", "embed-equal", "texts", TRANSFORMERS, "transformers", 1.0, "texts/s"),
+            Row("embed-mixed", group, "{texts} texts of 1 to 200 words in one request, default precision", "embed-mixed", "texts", TRANSFORMERS, "transformers", 2.0, "texts/s")]
+
+
 def start_rows(model):
     group = f"{TITLES[model]}, one short answer"
     return [Row(f"start-{model}", group, "process start to first token, prompt of 5", f"start:{model}", "first", LLAMA, "llama", 0.5, "s", True),
@@ -90,11 +98,11 @@ ROWS = (speed_rows("smollm2", 6, 6, 2.6, 2.5, 5) + speed_rows("gemma3", 3.5, 4, 
          Row("fixed-order-attention", "Engine", "cost of the fixed order, attention", "order", "attention", "", "", 0.02, "share", True)] +
         tokenize_rows("smollm2") + tokenize_rows("gemma3") +
         serve_rows("serve", "serve", "{requests} requests of {own} + {output} tokens, {concurrency} at a time", 6, 2.5) +
-        serve_rows("serve-shared", "serve-shared", "{requests} requests of {shared} shared + {own} own + {output} tokens, {concurrency} at a time", 8, 2.3))
+        serve_rows("serve-shared", "serve-shared", "{requests} requests of {shared} shared + {own} own + {output} tokens, {concurrency} at a time", 8, 2.3) + embed_rows())
 PERPLEXITY = ("perplexity-smollm2", "perplexity-gemma3")
 NAMES = [r.name for r in ROWS] + list(PERPLEXITY)
 # Names of several rows at once.
-SETS = {"speed": lambda n: not n.startswith(("serve", "perplexity", "tokenize")), "serving": lambda n: n.startswith("serve"), "tokenizers": lambda n: n.startswith("tokenize-"), "perplexity": lambda n: n in PERPLEXITY,
+SETS = {"speed": lambda n: not n.startswith(("serve", "perplexity", "tokenize", "embed")), "serving": lambda n: n.startswith("serve"), "tokenizers": lambda n: n.startswith("tokenize-"), "embeddings": lambda n: n.startswith("embed-"), "perplexity": lambda n: n in PERPLEXITY,
         "all": lambda n: True}
 
 

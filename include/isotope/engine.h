@@ -1,6 +1,7 @@
 // The engine's public face: token ids in, token events out. Text (templates, tokenizers, stop strings) lives above it.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -40,6 +41,7 @@ struct ModelInfo {
   int64_t max_model_len = 0;      ///< what this engine serves
   int64_t kv_bytes_per_token = 0;
   std::vector<int32_t> eos_ids;   ///< all end-of-generation tokens the files name
+  bool generates = true;          ///< false: an encoder, which makes vectors and no text
   std::string fingerprint;        ///< system_fingerprint: binary, ISA, KV type and lever set, hashed
 };
 
@@ -148,6 +150,37 @@ struct KvEventSource {
   int64_t hwm = 0, queue = 0, history = 0;  ///< messages, batches, batches
 };
 
+/// How a model makes vectors out of texts.
+struct PoolingInfo {
+  Pooling pooling = Pooling::last;
+  bool normalize = true;
+  int64_t dimensions = 0;
+  int64_t max_tokens = 0;                ///< of one input
+  bool shortens = false;                 ///< trained so that a vector's beginning is a vector too
+  std::vector<int64_t> lengths;          ///< the beginnings it was trained for; empty = any
+  int64_t labels = 0;                    ///< outputs of its classification head; 0 = it has none
+  std::vector<std::string> label_names;  ///< [labels] or empty
+  bool sigmoid = false;                  ///< the head's lone output is squashed into 0 to 1
+  int64_t token_types = 0;               ///< second texts of pairs may be told from first ones
+};
+
+struct PoolInput {
+  std::vector<int32_t> tokens;
+  int64_t second = -1;                   ///< token with which the second text of a pair begins; -1 = one text
+};
+
+/// Texts to vectors: one for each input, in their order.
+struct PoolRequest {
+  std::vector<PoolInput> inputs;
+  bool classify = false;                 ///< the classification head's outputs rather than the pooled rows
+  std::optional<Pooling> pooling = {};
+  std::optional<bool> normalize = {};
+  using Vectors = std::vector<std::vector<float>>;
+  /// Called once, on the thread that computes; must return at once.
+  std::function<void(Result<Vectors>)> done;
+  std::shared_ptr<const std::atomic<bool>> cancelled = {};  ///< null, or true when nobody waits any more
+};
+
 struct LoadProgress {
   std::string phase;       ///< "reading", "packing" …
   int64_t done = 0, total = 0;  ///< bytes
@@ -172,6 +205,10 @@ class Engine {
   /// What shaped the request of this id or the requests of this label; of an empty name: the latest ones. At most `most`, the newest first, among those alive
   /// and the last 4096 finished.
   virtual std::vector<RequestRecord> records(std::string_view name, size_t most) const { return (void)name, (void)most, std::vector<RequestRecord>{}; }
+  /// Nothing for a model that makes no vectors.
+  virtual std::optional<PoolingInfo> pooling() const { return {}; }
+  /// Validates and queues. Thread-safe. Errors name the input.
+  virtual Result<void> pool(PoolRequest) { return fail(Code::unsupported, "the model makes no embeddings", info().name, "serve a model that does"); }
   virtual EngineStats stats() const = 0;                             ///< never waits for a step
   virtual Result<void> reset_prefix_cache() = 0;
   /// Stops admitting, lets running requests end until `drain_s` is over, aborts the rest. Idempotent.

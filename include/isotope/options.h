@@ -17,6 +17,8 @@ class TokenMask;
 class StepProfile;
 
 enum class KvType { f32, f16, bf16, int8, fp8 };
+/// How a sequence's rows become one vector: their mean, the first one, the last one, the largest of each dimension.
+enum class Pooling { mean, cls, last, max };
 enum class Precision { fast, exact };  ///< exact: float32 activations, weights and KV, for comparison with the oracle
 
 /// How the next token is chosen. Defaults are neutral: greedy needs temperature 0. Order of the steps: logit bias and allowed tokens, grammar mask,
@@ -67,6 +69,8 @@ struct EngineOptions {
   bool prefix_caching = true;
   bool chunked_prefill = true;
   int preempt_every = 0;                 ///< test aid: force a preemption every k steps; 0 = never
+  std::optional<Pooling> pooling;        ///< of embeddings; default: what the model's files say
+  std::optional<bool> normalize;         ///< embeddings have length 1; default: what the model's files say
   std::string isa;                       ///< force an ISA; empty = best
   std::shared_ptr<StepProfile> profile;  ///< null, or where the times of ops are summed up
   std::map<std::string, std::string> hf_overrides;

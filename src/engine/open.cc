@@ -9,6 +9,7 @@
 #include "base/topology.h"
 #include "engine/model_runner.h"
 #include "engine/parts.h"
+#include "engine/pool_engine.h"
 #include "engine/ranks.h"
 #include "engine/sizing.h"
 #include "levers/levers.h"
@@ -18,6 +19,7 @@
 #include "ops/metered.h"
 #include "weights/checkpoint.h"
 #include "weights/metadata.h"
+#include "weights/pooling_facts.h"
 #include "weights/summary.h"
 
 namespace isotope {
@@ -87,6 +89,18 @@ std::vector<int32_t> end_ids(const models::ModelConfig& c, const VocabSource& v)
   return ids;
 }
 
+/// What the options say, then the files, then what most models of that kind want.
+Result<PoolingInfo> pooling_info(const EngineOptions& o, const weights::Checkpoint& files, Pooling usual) {
+  weights::PoolingFacts facts;
+  if (auto read = weights::pooling_facts(files, o.model)) facts = *std::move(read);
+  else if (!o.pooling) return tl::unexpected(read.error());
+  return PoolingInfo{.pooling = o.pooling.value_or(facts.pooling.value_or(usual)),
+                     .normalize = o.normalize.value_or(facts.normalize.value_or(true)),
+                     .max_tokens = facts.max_length,
+                     .shortens = facts.shortens,
+                     .lengths = facts.lengths};
+}
+
 ModelInfo describe(const EngineOptions& o, const models::ModelConfig& c, const weights::Checkpoint& files) {
   const weights::Summary sum = weights::summarize(files);
   return {.name = display_name(o),
@@ -153,16 +167,20 @@ void announce(const Storage& s, const EngineOptions& o, const ModelInfo& info, i
               wanted, s.sizing.max_model_len);
 }
 
-Result<std::unique_ptr<ops::Ops>> make_ops(const EngineOptions& o, const levers::Levers& levers, const engine::CoreShare& share) {
+ops::CpuOpsOptions ops_options(const EngineOptions& o, const levers::Levers& levers, const engine::CoreShare& share) {
   const levers::Fusion& f = levers.fusion();
-  return ops::make_cpu_ops({.threads = share.threads,
-                            .isa = o.isa.empty() ? levers.cpu().isa : o.isa,
-                            .precision = o.precision,
-                            .pin = share.pin,
-                            .tuning = {levers.cpu().linear_alone, levers.cpu().pass_kib << 10, levers.cpu().attention_alone},
-                            .fusions = {f.norm_quantize, f.act_quantize, f.qk_norm_rope_cache, f.qk_norm_max_tokens},
-                            .bf16_norms = f.model_sensitive_norm,
-                            .first_core = share.first_core});
+  return {.threads = share.threads,
+          .isa = o.isa.empty() ? levers.cpu().isa : o.isa,
+          .precision = o.precision,
+          .pin = share.pin,
+          .tuning = {levers.cpu().linear_alone, levers.cpu().pass_kib << 10, levers.cpu().attention_alone},
+          .fusions = {f.norm_quantize, f.act_quantize, f.qk_norm_rope_cache, f.qk_norm_max_tokens},
+          .bf16_norms = f.model_sensitive_norm,
+          .first_core = share.first_core};
+}
+
+Result<std::unique_ptr<ops::Ops>> make_ops(const EngineOptions& o, const levers::Levers& levers, const engine::CoreShare& share) {
+  return ops::make_cpu_ops(ops_options(o, levers, share));
 }
 
 Result<sched::RouterOptions> router_options(const EngineOptions& o, const levers::DataParallel& dp) {
@@ -172,6 +190,43 @@ Result<sched::RouterOptions> router_options(const EngineOptions& o, const levers
                               .request_equiv = dp.request_equiv,
                               .session_affinity = dp.session_affinity,
                               .max_sessions = dp.max_sessions};
+}
+
+/// Tokens of a step that makes vectors: enough that every core is busy, few enough that what a step writes stays in the caches.
+constexpr int64_t kPoolStep = 1024;
+
+Result<std::unique_ptr<Engine>> open_encoder(const EngineOptions& o, const levers::Levers& levers, const weights::Checkpoint& files, int cores,
+                                             const std::function<void(const LoadProgress&)>& progress) {
+  if (o.data_parallel_size > 1)
+    return fail(Code::unsupported, fmt::format("{} data-parallel engines are asked for", o.data_parallel_size), "--data-parallel-size", "an encoder runs as one engine; use --threads");
+  ISO_TRY(const models::EncoderConfig c, models::parse_encoder_config(files, o.hf_overrides));
+  ISO_TRY(PoolingInfo p, pooling_info(o, files, Pooling::mean));
+  if (o.max_model_len > c.context_length)
+    return fail(Code::invalid_argument, fmt::format("a context of {} tokens is asked for, the model has {} positions", o.max_model_len, c.context_length),
+                "--max-model-len", "lower it");
+  p.max_tokens = o.max_model_len ? o.max_model_len : p.max_tokens ? std::min(p.max_tokens, c.context_length) : c.context_length;
+  p.dimensions = c.hidden, p.labels = c.labels, p.label_names = c.label_names, p.sigmoid = c.sigmoid, p.token_types = c.types;
+  ISO_TRY(auto ops, make_ops(o, levers, engine::core_share(o, 0, cores)));
+  base::log(LogLevel::info, "{}: {}", o.model, ops->describe());
+  ModelInfo info = describe(o, {.arch = c.arch, .layers = c.layers, .hidden = c.hidden, .vocab = c.vocab, .context_length = c.context_length}, files);
+  info.max_model_len = p.max_tokens;
+  info.generates = false;
+  info.fingerprint = fingerprint(o, levers, *ops);
+  if (o.profile) ops = ops::make_metered(std::move(ops), o.profile);
+  ISO_TRY(auto loaded, models::load_encoder(files, *ops, levers.loading(), c, progress));
+  base::log(LogLevel::info, "{}: an encoder of {} layers, {} parameters, {}; texts of up to {} tokens to vectors of {}", info.name, info.layers, info.parameters,
+            info.file_type, p.max_tokens, p.dimensions);
+  return engine::make_encoder_engine(std::move(info), files.vocab(), std::move(p), kPoolStep, engine::make_encoder_pool(std::move(ops), std::move(loaded)));
+}
+
+/// A decoder's vectors are computed beside its answers, with threads of their own that are started when first needed.
+engine::PoolLoop::Open decoder_pool(const EngineOptions& o, const levers::Levers& levers, int cores, std::shared_ptr<const models::Model> model) {
+  engine::CoreShare share = engine::core_share(o, 0, cores);
+  share.pin = false;
+  return [options = ops_options(o, levers, share), kv = kv_type(o), model]() -> Result<std::unique_ptr<engine::PoolModel>> {
+    ISO_TRY(auto ops, ops::make_cpu_ops(options));
+    return engine::make_decoder_pool(std::move(ops), model, kv, kPoolStep);
+  };
 }
 
 }  // namespace
@@ -184,6 +239,7 @@ Result<std::unique_ptr<Engine>> Engine::open(const EngineOptions& given, const l
     ISO_TRY(const EngineOptions o, engine::resolve_ranks(given, levers, cores));
     ISO_TRY(const auto routing, router_options(o, levers.data_parallel()));
     ISO_TRY(const auto files, weights::open_checkpoint(o.model, levers.loading()));
+    if (models::is_encoder(*files)) return open_encoder(o, levers, *files, cores, progress);
     ISO_TRY(const models::ModelConfig config, models::parse_config(*files, o.hf_overrides, o.max_model_len));
     ISO_TRY(const int64_t length, wanted_length(o, config));
     ISO_TRY(auto first_ops, make_ops(o, levers, engine::core_share(o, 0, cores)));
@@ -231,7 +287,16 @@ Result<std::unique_ptr<Engine>> Engine::open(const EngineOptions& given, const l
       ranks[0].group = ranks[0].own_group.get();
       ranks[0].seat = meeting->rank;
     }
-    return ranks.size() == 1 ? engine::make_engine(std::move(ranks[0])) : engine::make_data_parallel_engine(std::move(ranks), routing);
+    auto pooling = pooling_info(o, *files, Pooling::last);
+    const int64_t served = ranks[0].info.max_model_len;
+    auto engine = ranks.size() == 1 ? engine::make_engine(std::move(ranks[0])) : engine::make_data_parallel_engine(std::move(ranks), routing);
+    if (!pooling) {
+      base::log(LogLevel::warning, "no embeddings: {}", pooling.error().message());
+      return engine;
+    }
+    pooling->dimensions = config.hidden;
+    pooling->max_tokens = served;
+    return engine::make_pooled_engine(std::move(engine), *std::move(pooling), kPoolStep, decoder_pool(o, levers, cores, model));
   } catch (const std::exception& e) {
     return fail(Code::internal, fmt::format("opening the model failed: {}", e.what()), given.model,
                 "check that the machine has enough memory; else report this as a defect");

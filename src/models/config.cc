@@ -50,14 +50,6 @@ Result<void> parse_sizes(const ConfigSource& s, ModelConfig& c) {
   return {};
 }
 
-Result<ops::Activation> parse_act(const Metadata& f) {
-  const std::string_view key = f.has("hidden_activation") ? "hidden_activation" : "hidden_act";
-  ISO_TRY(const std::string_view name, f.string_or(key, "silu"));
-  for (const ActName& a : kActs)
-    if (a.name == name) return a.act;
-  return unknown(f, fmt::format("{} is '{}'", key, name), "known: silu, gelu, gelu_pytorch_tanh, relu, relu2");
-}
-
 Result<float> attention_scale(const ConfigSource& s, const ModelConfig& c) {
   if (s.fields.has("attention_multiplier")) return finite_or(s.fields, "attention_multiplier", 1);
   double divisor = s.gguf && c.layers == s.arch->scalar_layers ? double(c.hidden) / c.heads : c.latent ? c.latent.plain + c.latent.turning : c.head_dim;
@@ -166,6 +158,14 @@ Result<ModelConfig> parse_fields(const ConfigSource& s, const weights::Checkpoin
 }
 
 }  // namespace
+
+Result<ops::Activation> parse_act(const Metadata& f) {
+  const std::string_view key = f.has("hidden_activation") ? "hidden_activation" : "hidden_act";
+  ISO_TRY(const std::string_view name, f.string_or(key, "silu"));
+  for (const ActName& a : kActs)
+    if (a.name == name) return a.act;
+  return unknown(f, fmt::format("{} is '{}'", key, name), "known: silu, gelu, gelu_pytorch_tanh, relu, relu2");
+}
 
 tl::unexpected<Error> wrong(const Metadata& f, std::string what) {
   return fail(Code::data_loss, std::move(what), f.source(), "use an intact checkpoint, or correct the value with --hf-overrides");

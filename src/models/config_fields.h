@@ -23,6 +23,10 @@ Result<float> finite_or(const weights::Metadata&, std::string_view key, double o
 
 /// Fills ModelConfig::latent, and the heads of the cache that follow from it.
 Result<void> parse_latent(const ConfigSource&, ModelConfig&);
+
+/// hidden_activation or hidden_act; silu when neither is there.
+Result<ops::Activation> parse_act(const weights::Metadata&);
+
 /// Fills ModelConfig::layer, which has its size: windows and layers without rotation.
 Result<void> parse_layers(const ConfigSource&, ModelConfig&);
 /// Fills ModelConfig::moe and says which layers have experts.

@@ -17,9 +17,10 @@ int64_t now_ns() { return std::chrono::duration_cast<std::chrono::nanoseconds>(s
 int64_t bytes_of(Tensor t) { return t.rows * t.cols * int64_t(sizeof(float)); }
 
 /// Kinds of ops; linear layers are told apart by what they multiply with as well.
-enum class Op { embed, linear, linear_act, rms_norm, add_rms_norm, head_norm, rope, attention, act_mul, add, scale, softcap, gather, moe, store_kv, linear_heads };
-constexpr const char* kNames[] = {"embed", "linear", "linear + activation", "rms_norm", "add + rms_norm", "head_norm", "rope", "attention",
-                                  "activation", "add", "scale", "softcap", "gather", "mixture of experts", "cache write", "linear a head"};
+enum class Op { embed, linear, linear_act, rms_norm, add_rms_norm, head_norm, rope, attention, act_mul, add, scale, softcap, gather, moe, store_kv, linear_heads,
+                add_rows, layer_norm };
+constexpr const char* kNames[] = {"embed", "linear", "linear + activation", "rms_norm", "add + rms_norm", "head_norm", "rope", "attention", "activation", "add", "scale",
+                                  "softcap", "gather", "mixture of experts", "cache write", "linear a head", "add rows", "layer_norm"};
 
 /// What a source has done to its rows before they are multiplied, as far as it is more than quantizing.
 enum Steps { kAdd = 1, kAddNorm = 2, kNorm = 4, kQuantized = 8, kQuantizes = 16 };
@@ -139,6 +140,30 @@ class Metered final : public Ops {
     w.bytes += bytes_of(a.x) + a.x.rows * int64_t(a.ws.size()) * a.ws[0].w->n * 4;
     return timed(plain(Op::linear_heads), w, [&] { return in_->linear_heads(a); });
   }
+  void add_rows(Tensor x, const Weight& table, std::span<const int32_t> rows) override {
+    timed(plain(Op::add_rows), {3 * bytes_of(x), 0}, [&] { return in_->add_rows(x, table, rows), 0; });
+  }
+  void layer_norm(Tensor x, const LayerNorm& n) override {
+    timed(plain(Op::layer_norm), {2 * bytes_of(x), 0}, [&] { return in_->layer_norm(x, n), 0; });
+  }
+  void add_layer_norm(Tensor x, Tensor y, const LayerNorm& n) override {
+    timed(plain(Op::layer_norm), {3 * bytes_of(x), 0}, [&] { return in_->add_layer_norm(x, y, n), 0; });
+  }
+  void activate(Tensor x, Activation a) override {
+    timed(plain(Op::act_mul), {2 * bytes_of(x), 0}, [&] { return in_->activate(x, a), 0; });
+  }
+  Tensor self_attention(const SelfAttentionArgs& a) override {
+    Work w{.bytes = 4 * bytes_of(a.q)};
+    for (int64_t s = 0; s < batch_.S(); ++s) {
+      const int64_t n = batch_.query_start[size_t(s) + 1] - batch_.query_start[size_t(s)];
+      w.operations += n * n * a.heads * a.head_dim * 4;
+    }
+    const size_t row = row_of({.op = Op::attention, .a = 2, .c = a.heads}, [&] {
+      return OpTime{.name = fmt::format("attention {} heads of {}, both ways", a.heads, a.head_dim), .kernel = "tiles of queries"};
+    });
+    return timed(row, w, [&] { return in_->self_attention(a); });
+  }
+
   Tensor moe(Tensor x, const Moe& m) override {
     return timed(moe_row(x, m), moe_work(x, m), [&] { return in_->moe(x, m); });
   }

@@ -73,6 +73,19 @@ struct AttentionArgs {
   bool stored = false;       ///< k and v are in the cache already
 };
 
+/// Attention without a cache and without an order of tokens.
+struct SelfAttentionArgs {
+  Tensor q, k, v;
+  int heads = 0, head_dim = 0;
+  float scale = 1.0f;
+};
+
+/// weight * (x - mean) / sqrt(variance + eps) + bias; both [D].
+struct LayerNorm {
+  std::span<const float> weight, bias;
+  float eps = 0;
+};
+
 /// A gated feed-forward block up to what `down` reads.
 struct GatedArgs {
   const Linear &gate, &up;
@@ -122,6 +135,14 @@ class Ops {
   virtual void scale(Tensor x, float s) = 0;
   virtual void softcap(Tensor x, float cap) = 0;                                      ///< x = cap * tanh(x / cap)
   virtual Tensor gather(Tensor x, std::span<const int32_t> rows) = 0;                 ///< [R, D]
+
+  // ---- encoders ---------------------------------------------------------------------------------------------------------------
+  virtual void add_rows(Tensor x, const Weight& table, std::span<const int32_t> rows) = 0;  ///< x[t] += table[rows[t]]; rows [T]
+  virtual void layer_norm(Tensor x, const LayerNorm&) = 0;                            ///< in place
+  virtual void add_layer_norm(Tensor x, Tensor y, const LayerNorm& n) { add(x, y); layer_norm(x, n); }  ///< x = layer_norm(x + y)
+  virtual void activate(Tensor x, Activation) = 0;                                    ///< in place
+  /// Every token of the batch sees all tokens that its sequence has in the batch, and nothing is stored. q, k, v [T, H*d]: [T, H*d]
+  virtual Tensor self_attention(const SelfAttentionArgs&) = 0;
 
   virtual Tensor add_rms_norm(Tensor x, Tensor y, std::span<const float> weight, float eps) { add(x, y); return rms_norm(x, weight, eps); }
   virtual Tensor linear_act(Tensor x, const Linear& gate, const Linear& up, Activation a) {

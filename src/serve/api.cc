@@ -52,6 +52,7 @@ void ApiHandler::loading(const std::string& phase) {
 }
 
 void ApiHandler::ready(Frontend& front) { front_.store(&front, std::memory_order_release); }
+void ApiHandler::unready() { front_.store(nullptr, std::memory_order_release); }
 void ApiHandler::drain() { draining_ = true; }
 
 const std::string& ApiHandler::model_id() const {
@@ -70,6 +71,10 @@ bool ApiHandler::authorized(const HttpCall& call) const {
   bool found = false;
   for (const std::string& k : options_.api_keys) found |= !k.empty() && same_secret(key, k);
   return found;
+}
+
+std::optional<HttpResponse> ApiHandler::check_key(const HttpCall& call) const {
+  return authorized(call) ? std::nullopt : std::optional(unauthorized());
 }
 
 HttpResponse ApiHandler::unauthorized() const {

@@ -6,6 +6,7 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -16,6 +17,7 @@
 #include "serve/frontend.h"
 #include "serve/http_metrics.h"
 #include "serve/http_types.h"
+#include "serve/pool_call.h"
 #include "serve/responses.h"
 
 namespace isotope::serve {
@@ -40,6 +42,13 @@ class ApiHandler final : public Handler {
   void loading(const std::string& phase);
   /// The front end must outlive the last request.
   void ready(Frontend&);
+  /// The front end is about to go. REQUIRES: no call is under way that uses it.
+  void unready();
+  /// Whether the call's path exists and is the model's business.
+  bool needs_model(const HttpCall&) const;
+  /// The refusal of a call without a valid key.
+  std::optional<HttpResponse> check_key(const HttpCall&) const;
+  Json model_card(const std::string& name) const;
   /// From now on new generation calls are refused with 503.
   void drain();
 
@@ -57,6 +66,9 @@ class ApiHandler final : public Handler {
   Reply delete_response(HttpCall&);
   Reply messages(HttpCall&);
   Reply count_tokens(HttpCall&);
+  Reply embeddings(HttpCall&);
+  Reply rerank(HttpCall&);
+  Reply score(HttpCall&);
   Reply openapi(HttpCall&);
   Reply models(HttpCall&);
   Reply model(HttpCall&);
@@ -102,10 +114,12 @@ class ApiHandler final : public Handler {
     bool own_id = false;                                     ///< the client's request id does not name the answer
   };
   Reply generate(HttpCall&, Endpoint);
+  Reply pooled(HttpCall&, const char* id_prefix, Api<PoolCall> (*parse)(const Json& body, Frontend&, PoolNames));
+  void pool_started();
+  void pool_ended();
   void call_started();
   void call_ended(const Call&, const Job&, Outcome, const char* endpoint, double seconds);
   double stalled_for(double last_step_age) const;
-  Json model_card(const std::string& name) const;
 
   ApiOptions options_;
   std::atomic<Frontend*> front_{nullptr};

@@ -10,7 +10,7 @@ namespace {
 constexpr double kMost = 3e38, kWhole = 9223372036854775807.0;
 
 constexpr FieldRow kTable[] = {
-    {"model", kString, kInBoth | kReadElsewhere, 0, -1, false, "one of the served names; the first one without it"},
+    {"model", kString, kInBoth | kInPooling | kReadElsewhere, 0, -1, false, "one of the served names; the first one without it"},
     {"stream", kBool, kInBoth, 0, -1, false, "server-sent events instead of one body"},
     {"stream_options", kObject, kInBoth, 0, -1, false, "include_usage, continuous_usage_stats"},
     {"max_tokens", kInteger, kInBoth, 0, kWhole, false, "most tokens of an answer"},
@@ -43,18 +43,18 @@ constexpr FieldRow kTable[] = {
     {"allowed_token_ids", kArray, kInBoth, 0, -1, false, "no other tokens"},
     {"bad_words", kArray, kInBoth | kReadElsewhere, 0, -1, false, "texts that are never written"},
     {"prompt_logprobs", kInteger, kInBoth | kReadElsewhere, 0, kWhole, false, "log-probabilities of the prompt's tokens"},
-    {"truncate_prompt_tokens", kInteger, kInBoth | kReadElsewhere, -1, kWhole, false, "keep so many tokens of the prompt; -1: what fits"},
+    {"truncate_prompt_tokens", kInteger, kInBoth | kInPooling | kReadElsewhere, -1, kWhole, false, "keep so many tokens of the prompt; -1: what fits"},
     {"truncation_side", kString, kInBoth, 0, -1, false, "left or right"},
-    {"add_special_tokens", kBool, kInBoth, 0, -1, false, "the tokenizer adds its own control tokens"},
+    {"add_special_tokens", kBool, kInBoth | kInPooling, 0, -1, false, "the tokenizer adds its own control tokens"},
     {"return_token_ids", kBool, kInBoth, 0, -1, false, "ids beside the texts"},
     {"return_tokens_as_token_ids", kBool, kInBoth, 0, -1, false, "token_id:N instead of texts in log-probabilities"},
     {"timings", kBool, kInBoth, 0, -1, false, "what the engine measured"},
-    {"priority", kInteger, kInBoth, -2147483648.0, 2147483647.0, false, "lower runs first"},
+    {"priority", kInteger, kInBoth | kInPooling, -2147483648.0, 2147483647.0, false, "lower runs first"},
     {"deadline_ms", kInteger, kInBoth, 1, 2147483647.0, false, "503 if the answer has not begun by then"},
     {"data_parallel_rank", kInteger, kInBoth, 0, 2147483647.0, false, "the rank that answers"},
     {"cache_salt", kString, kInBoth, 0, -1, false, "only requests of the same salt share prefixes"},
     {"request_id", kString, kInBoth, 0, -1, false, "part of the answer's id"},
-    {"user", kString, kInBoth, 0, -1, false, "whose fair share it takes"},
+    {"user", kString, kInBoth | kInPooling, 0, -1, false, "whose fair share it takes"},
     {"response_format", kObject, kInBoth | kReadElsewhere, 0, -1, false, "the form of the answer"},
     {"structured_outputs", kObject, kInBoth, 0, -1, false, "the form of the answer: json, regex, choice, grammar, json_object or structural_tag"},
     {"metadata", kObject, kInBoth, 0, -1, false, "no effect"},
@@ -87,6 +87,16 @@ constexpr FieldRow kTable[] = {
     {"documents", kArray, kInChat, 0, -1, false, "given to the template"},
     {"add_generation_prompt", kBool, kInChat, 0, -1, false, "the prompt ends where the assistant's message begins"},
     {"continue_final_message", kBool, kInChat, 0, -1, false, "the answer goes on with the last message"},
+    {"input", kString | kArray, kInEmbedding | kReadElsewhere, 0, -1, false, "text, token ids, or an array of either; one vector for each"},
+    {"encoding_format", kString, kInEmbedding | kReadElsewhere, 0, -1, false, "float or base64 (of little-endian float32)"},
+    {"dimensions", kInteger, kInEmbedding | kReadElsewhere, 1, 1048576, false, "length of the vectors, where the model was trained to have them cut"},
+    {"normalize", kBool, kInEmbedding, 0, -1, false, "vectors have length 1; default: what the model's files say"},
+    {"query", kString, kInRerank | kReadElsewhere, 0, -1, false, "what the documents are compared with"},
+    {"documents", kArray, kInRerank | kReadElsewhere, 0, -1, false, "texts, or objects with a text"},
+    {"top_n", kInteger, kInRerank | kReadElsewhere, 0, 2147483647.0, false, "so many of the best; 0: all"},
+    {"return_documents", kBool, kInRerank, 0, -1, false, "the texts beside their scores (default)"},
+    {"text_1", kString | kArray, kInScore | kReadElsewhere, 0, -1, false, "one text, or as many as text_2 has"},
+    {"text_2", kString | kArray, kInScore | kReadElsewhere, 0, -1, false, "texts to compare with the first"},
 };
 
 struct KindName {

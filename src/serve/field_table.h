@@ -11,7 +11,11 @@ namespace isotope::serve {
 /// What a field may hold.
 enum FieldKind : unsigned { kBool = 1, kInteger = 2, kNumber = 4, kString = 8, kArray = 16, kObject = 32 };
 /// Which requests have it.
-enum FieldPlace : unsigned { kInCompletion = 1, kInChat = 2, kInBoth = 3, kReadElsewhere = 4 };   ///< the last: its reader checks it, with more to say
+enum FieldPlace : unsigned {
+  kInCompletion = 1, kInChat = 2, kInBoth = 3,
+  kReadElsewhere = 4,   ///< its reader checks it, with more to say
+  kInEmbedding = 8, kInRerank = 16, kInScore = 32, kInPooling = kInEmbedding | kInRerank | kInScore,
+};
 
 struct FieldRow {
   const char* name;

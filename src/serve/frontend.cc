@@ -144,6 +144,13 @@ Result<std::vector<int32_t>> Frontend::chat_ids(const ChatInput& in) const {
   return tokenizer_->encode_pieces(pieces, in.add_special_tokens);
 }
 
+Result<const PairTemplate*> Frontend::pairs() {
+  const std::lock_guard lock(pairs_mutex_);
+  if (!pairs_) pairs_ = PairTemplate::read(engine_.vocab(), frame_of(*tokenizer_));
+  if (!*pairs_) return tl::unexpected(pairs_->error());
+  return &**pairs_;
+}
+
 Json Frontend::tokenizer_info() const {
   const VocabSource& v = engine_.vocab();
   Json out = Json::object();

@@ -13,6 +13,7 @@
 #include "isotope/engine.h"
 #include "serve/api_error.h"
 #include "serve/messages.h"
+#include "serve/pair_text.h"
 #include "serve/sampling_defaults.h"
 #include "text/chat_template.h"
 #include "text/grammar/grammar.h"
@@ -75,6 +76,9 @@ class Frontend {
   /// Prometheus text about them; "" before the first one.
   std::string grammar_metrics() const;
 
+  /// How two texts become one input. Any thread.
+  Result<const PairTemplate*> pairs();
+
   /// Named special tokens as text, "bos_token" …; those that the model's files name.
   const Json& special_tokens() const { return special_tokens_; }
   /// tokenizer_config.json, or the same facts gathered from GGUF metadata.
@@ -101,6 +105,8 @@ class Frontend {
   std::vector<std::string> warnings_;
   mutable std::mutex grammar_mutex_;
   std::unique_ptr<text::GrammarCompiler> grammars_;   ///< made when first needed: it holds a sorted copy of the vocabulary
+  std::mutex pairs_mutex_;
+  std::optional<Result<PairTemplate>> pairs_;         ///< read when first needed
   std::atomic<uint64_t> next_id_{1};
   base::Tracked tracked_{"front end", "serve"};
 };

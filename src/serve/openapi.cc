@@ -53,6 +53,12 @@ constexpr const char* kAnswers = R"json({
   "Message": {"type": "object", "required": ["id", "type", "role", "content", "stop_reason", "usage"], "properties": {"id": {"type": "string"}, "type": {"const": "message"}, "role": {"const": "assistant"},
     "content": {"type": "array", "items": {"type": "object", "required": ["type"]}}, "stop_reason": {"enum": ["end_turn", "max_tokens", "stop_sequence", "tool_use"]}, "stop_sequence": {"type": ["string", "null"]}, "usage": {"type": "object"}}},
   "TokenCount": {"type": "object", "required": ["input_tokens"], "properties": {"input_tokens": {"type": "integer", "minimum": 0}}},
+  "Embeddings": {"type": "object", "required": ["object", "data", "model", "usage"], "properties": {"object": {"const": "list"}, "model": {"type": "string"}, "usage": {"$ref": "#/components/schemas/Usage"},
+    "data": {"type": "array", "items": {"type": "object", "required": ["object", "index", "embedding"], "properties": {"object": {"const": "embedding"}, "index": {"type": "integer"}, "embedding": {"type": ["array", "string"]}}}}}},
+  "Reranking": {"type": "object", "required": ["id", "model", "results", "usage"], "properties": {"id": {"type": "string"}, "model": {"type": "string"}, "usage": {"$ref": "#/components/schemas/Usage"},
+    "results": {"type": "array", "items": {"type": "object", "required": ["index", "relevance_score"], "properties": {"index": {"type": "integer"}, "relevance_score": {"type": "number"}, "document": {"type": "object"}}}}}},
+  "Scores": {"type": "object", "required": ["id", "object", "model", "data", "usage"], "properties": {"id": {"type": "string"}, "object": {"const": "list"}, "model": {"type": "string"}, "usage": {"$ref": "#/components/schemas/Usage"},
+    "data": {"type": "array", "items": {"type": "object", "required": ["index", "object", "score"], "properties": {"index": {"type": "integer"}, "object": {"const": "score"}, "score": {"type": "number"}}}}}},
   "Tokens": {"type": "object", "required": ["count", "max_model_len", "tokens"], "properties": {"count": {"type": "integer", "minimum": 0}, "max_model_len": {"type": "integer"}, "tokens": {"type": "array"}, "token_strs": {"type": ["array", "null"]}}},
   "Prompt": {"type": "object", "required": ["prompt"], "properties": {"prompt": {"type": "string"}}},
   "Models": {"type": "object", "required": ["object", "data"], "properties": {"object": {"const": "list"}, "data": {"type": "array", "items": {"$ref": "#/components/schemas/Model"}}}},
@@ -61,7 +67,7 @@ constexpr const char* kAnswers = R"json({
   "Load": {"type": "object", "required": ["server_load"], "properties": {"server_load": {"type": "integer", "minimum": 0}}}
 })json";
 
-Json from_table(FieldPlace place, const char* required) {
+Json from_table(FieldPlace place, std::initializer_list<const char*> required) {
   Json properties = Json::object();
   for (const FieldRow& r : field_table()) {
     if ((r.place & place) != 0) properties[r.name] = field_schema(r);
@@ -70,11 +76,13 @@ Json from_table(FieldPlace place, const char* required) {
     properties["logprobs"] = {{"type", {"boolean", "null"}}, {"description", "log-probabilities of the answer's tokens"}};
     properties["messages"]["items"] = ref("ChatMessage");
   }
-  return {{"type", "object"}, {"required", Json::array({required})}, {"properties", std::move(properties)}};
+  return {{"type", "object"}, {"required", Json(std::vector<std::string>(required.begin(), required.end()))}, {"properties", std::move(properties)}};
 }
 
 Json schemas() {
-  Json out = {{"CompletionRequest", from_table(kInCompletion, "prompt")}, {"ChatCompletionRequest", from_table(kInChat, "messages")}};
+  Json out = {{"CompletionRequest", from_table(kInCompletion, {"prompt"})}, {"ChatCompletionRequest", from_table(kInChat, {"messages"})},
+              {"EmbeddingRequest", from_table(kInEmbedding, {"input"})}, {"RerankRequest", from_table(kInRerank, {"query", "documents"})},
+              {"ScoreRequest", from_table(kInScore, {"text_1", "text_2"})}};
   out.update(Json::parse(kRequests));
   out.update(Json::parse(kAnswers));
   return out;

@@ -37,14 +37,8 @@ constexpr Absent kAbsent[] = {
     {"/completion", "use /v1/completions"},
     {"/infill", "inserting text is not supported"},
     {"/slots", "use /metrics or /load"},
-    {"/embedding", "embeddings are not supported"},
-    {"/embeddings", "embeddings are not supported"},
-    {"/v1/embeddings", "embeddings are not supported"},
-    {"/pooling", "embeddings are not supported"},
-    {"/rerank", "reranking is not supported"},
-    {"/reranking", "reranking is not supported"},
-    {"/v1/rerank", "reranking is not supported"},
-    {"/score", "scoring pairs is not supported; echo with logprobs scores a text"},
+    {"/pooling", "use /v1/embeddings"},
+    {"/classify", "classes are not supported; use /v1/score for a cross-encoder with one label"},
     {"/lora-adapters", "LoRA adapters are not supported yet"},
     {"/v1/audio/transcriptions", "this server reads text only"},
 };
@@ -98,6 +92,16 @@ std::span<const ApiHandler::Route> ApiHandler::routes() {
       {"DELETE", "/v1/responses/*", kNeedsModel, &A::delete_response, "forgets a response"},
       {"POST", "/v1/messages", kNeedsModel, &A::messages, "answers a conversation in Anthropic's words", "MessagesRequest", "Message"},
       {"POST", "/v1/messages/count_tokens", kNeedsModel, &A::count_tokens, "the tokens of a conversation", "CountTokensRequest", "TokenCount"},
+      {"POST", "/v1/embeddings", kNeedsModel, &A::embeddings, "texts to vectors", "EmbeddingRequest", "Embeddings"},
+      {"POST", "/embeddings", kNeedsModel, &A::embeddings, "texts to vectors", "EmbeddingRequest", "Embeddings"},
+      {"POST", "/embedding", kNeedsModel, &A::embeddings, "texts to vectors", "EmbeddingRequest", "Embeddings"},
+      {"POST", "/v1/rerank", kNeedsModel, &A::rerank, "documents by their relevance to a query", "RerankRequest", "Reranking"},
+      {"POST", "/rerank", kNeedsModel, &A::rerank, "documents by their relevance to a query", "RerankRequest", "Reranking"},
+      {"POST", "/v2/rerank", kNeedsModel, &A::rerank, "documents by their relevance to a query", "RerankRequest", "Reranking"},
+      {"POST", "/reranking", kNeedsModel, &A::rerank, "documents by their relevance to a query", "RerankRequest", "Reranking"},
+      {"POST", "/v1/reranking", kNeedsModel, &A::rerank, "documents by their relevance to a query", "RerankRequest", "Reranking"},
+      {"POST", "/v1/score", kNeedsModel, &A::score, "how well pairs of texts go together", "ScoreRequest", "Scores"},
+      {"POST", "/score", kNeedsModel, &A::score, "how well pairs of texts go together", "ScoreRequest", "Scores"},
       {"GET", "/v1/models", kQuick | kNeedsModel, &A::models, "the model's names", "", "Models"},
       {"GET", "/models", kQuick | kNeedsModel, &A::models, "the model's names", "", "Models"},
       {"GET", "/v1/models/*", kQuick | kNeedsModel, &A::model, "one name", "", "Model"},
@@ -143,6 +147,12 @@ bool ApiHandler::quick(const HttpCall& call) const {
   std::string methods;
   const Route* r = find_route(call.method, call.path, methods);
   return r == nullptr || (r->flags & kQuick) != 0;
+}
+
+bool ApiHandler::needs_model(const HttpCall& call) const {
+  std::string methods;
+  const Route* r = find_route(call.method, call.path, methods);
+  return r != nullptr && (r->flags & kNeedsModel) != 0;
 }
 
 Reply ApiHandler::handle(HttpCall&& call) {

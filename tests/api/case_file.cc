@@ -21,7 +21,7 @@ std::string generated_body(const std::string& line) {
   const size_t space = line.find(' ', 8);
   std::string text;
   for (long i = std::atol(line.c_str() + 8); i > 0; --i) text += line.substr(space + 1);
-  return dump(Json{{"prompt", text}, {"messages", Json::array({{{"role", "user"}, {"content", text}}})}});
+  return dump(Json{{"prompt", text}, {"input", text}, {"messages", Json::array({{{"role", "user"}, {"content", text}}})}});
 }
 
 void read_file(const std::filesystem::path& path, std::vector<ApiCase>& out) {

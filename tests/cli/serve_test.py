@@ -102,7 +102,7 @@ class Flags(unittest.TestCase):
         for args, text in ((["--tokenizer", "x"], "the tokenizer comes with the model"), (["--ssl-keyfile", "x"], "TLS"), (["--enable-lora"], "LoRA"),
                            (["-md", "x"], "speculative"), (["-sc", '{"method": "mtp"}'], "speculative"), (["--speculative-config.method", "mtp"], "speculative"),
                            (["--load-dummy"], "dummy"), (["--temp", "0.5"], "--override-generation-config"),
-                           (["--embedding"], "embeddings"), (["-ctk", "q8_0"], "--kv-cache-dtype"), (["--device", "cuda"], "CPU")):
+                           (["-ctk", "q8_0"], "--kv-cache-dtype"), (["--device", "cuda"], "CPU")):
             self.assertIn("leave the flag out", self.refuses(text, *args))
 
     def test_model_as_llama_server_spells_it(self):

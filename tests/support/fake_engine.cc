@@ -117,6 +117,26 @@ void FakeEngine::shutdown(double drain_s) {
   for (Running& r : running_) r.asked = FinishReason::abort;
 }
 
+std::optional<PoolingInfo> FakeEngine::pooling() const {
+  if (!options_.pools) return {};
+  return PoolingInfo{.dimensions = info_.hidden, .max_tokens = options_.context, .labels = options_.labels, .token_types = 2};
+}
+
+Result<void> FakeEngine::pool(PoolRequest r) {
+  PoolRequest::Vectors out;
+  for (const PoolInput& in : r.inputs) {
+    std::vector<float> v(size_t(info_.hidden), 0.5f);
+    for (const int32_t t : in.tokens) {
+      if (t == 13) return r.done(fail(Code::data_loss, "the model's result is not a finite number", "weights", "use others")), Result<void>();
+      v[size_t(t) % v.size()] += 1;
+    }
+    if (r.classify) v = {float(in.second) / float(in.tokens.size())};
+    out.push_back(std::move(v));
+  }
+  r.done(std::move(out));
+  return {};
+}
+
 void FakeEngine::stall(bool on) {
   {
     const std::lock_guard lock(mutex_);

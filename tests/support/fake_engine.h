@@ -19,6 +19,8 @@ struct FakeOptions {
   int step_us = 10;                ///< how long a step takes; never 0, so that others get the lock
   int max_waiting = 64;
   bool end_token_logprobs = true;
+  int64_t labels = 0;              ///< of a cross-encoder: its score is the share of tokens that belong to the first text
+  bool pools = true;
 };
 
 class FakeEngine final : public Engine {
@@ -32,6 +34,9 @@ class FakeEngine final : public Engine {
   Result<void> submit(Request) override;
   void finish(uint64_t id, FinishReason) override;
   std::optional<RequestStats> stats(uint64_t id) const override;
+  std::optional<PoolingInfo> pooling() const override;
+  /// One element of a vector for each residue of token ids: how many the text has, and a half. Answers before it returns; a text with the token 13 has no answer.
+  Result<void> pool(PoolRequest) override;
   EngineStats stats() const override;
   Result<void> reset_prefix_cache() override { return {}; }
   void shutdown(double drain_s) override;

@@ -15,6 +15,11 @@ struct ElementwiseKernels {
   void (*rms_norm)(float* out, const float* x, const float* weight, int64_t n, float eps) noexcept;
   /// The same with x / sqrt(…) rounded to bfloat16, and its product with the weight again, as models do that compute in bfloat16.
   void (*rms_norm_bf16)(float* out, const float* x, const float* weight, int64_t n, float eps) noexcept;
+  /// x = weight * (x - mean) / sqrt(variance + eps) + bias; weight and bias [n]. Mean first, then the squares of the differences, both summed in the order of
+  /// rms_norm.
+  void (*layer_norm)(float* x, const float* weight, const float* bias, int64_t n, float eps) noexcept;
+  /// x = act(x)
+  void (*activate[int(Act::count_)])(float* x, int64_t n) noexcept;
   /// out = act(gate) * up; out may be gate or up.
   void (*act_mul[int(Act::count_)])(float* out, const float* gate, const float* up, int64_t n) noexcept;
   /// x = x + scale * y, rounded twice as the composed form is.

@@ -38,20 +38,39 @@ void act_mul(float* out, const float* gate, const float* up, int64_t n) noexcept
   });
 }
 
-float sum_of_squares(const float* x, int64_t n) {
+template <Act A>
+void activate_all(float* x, int64_t n) noexcept {
+  for_lanes(n, [&](int64_t i, int lanes) { store_some(x + i, activate<A>(load_some(x + i, lanes)), lanes); });
+}
+
+/// The sum over a row: step(i, lanes, acc) takes in elements i .. i + lanes - 1.
+template <class F>
+inline float sum_row(int64_t n, F step) {
   f32x16 acc[4] = {zero_f32(), zero_f32(), zero_f32(), zero_f32()};
   int64_t i = 0;
-  for (; i + 64 <= n; i += 64) {
-    for (int j = 0; j < 4; ++j) {
-      const f32x16 v = load(x + i + 16 * j);
-      acc[j] = fma(v, v, acc[j]);
-    }
-  }
-  for (int j = 0; i < n; ++j, i += 16) {
-    const f32x16 v = load_some(x + i, n - i < 16 ? int(n - i) : 16);
-    acc[j] = fma(v, v, acc[j]);
-  }
+  for (; i + 64 <= n; i += 64)
+    for (int j = 0; j < 4; ++j) acc[j] = step(i + 16 * j, 16, acc[j]);
+  for (int j = 0; i < n; ++j, i += 16) acc[j] = step(i, n - i < 16 ? int(n - i) : 16, acc[j]);
   return hsum((acc[0] + acc[1]) + (acc[2] + acc[3]));
+}
+
+float sum_of_squares(const float* x, int64_t n) {
+  return sum_row(n, [&](int64_t i, int lanes, f32x16 acc) {
+    const f32x16 v = load_some(x + i, lanes);
+    return fma(v, v, acc);
+  });
+}
+
+void layer_norm(float* x, const float* weight, const float* bias, int64_t n, float eps) noexcept {
+  const f32x16 mean = set1(sum_row(n, [&](int64_t i, int lanes, f32x16 acc) { return acc + load_some(x + i, lanes); }) / float(n));
+  const float squares = sum_row(n, [&](int64_t i, int lanes, f32x16 acc) {
+    const f32x16 v = load_some(x + i, lanes) - mean, seen = lanes == 16 ? v : select(first_n(lanes), v, zero_f32());
+    return fma(seen, seen, acc);
+  });
+  const f32x16 factor = set1(1.0f / __builtin_sqrtf(squares / float(n) + eps));
+  for_lanes(n, [&](int64_t i, int lanes) {
+    store_some(x + i, fma((load_some(x + i, lanes) - mean) * factor, load_some(weight + i, lanes), load_some(bias + i, lanes)), lanes);
+  });
 }
 
 /// What every element of a row is multiplied by.
@@ -129,6 +148,8 @@ void rope_pairs(float* x, const float* cos, const float* sin, int heads, int d, 
 constexpr ElementwiseKernels kElementwise = {
     .rms_norm = rms_norm<false>,
     .rms_norm_bf16 = rms_norm<true>,
+    .layer_norm = layer_norm,
+    .activate = {activate_all<Act::silu>, activate_all<Act::gelu_tanh>, activate_all<Act::gelu>, activate_all<Act::relu>, activate_all<Act::relu2>},
     .act_mul = {act_mul<Act::silu>, act_mul<Act::gelu_tanh>, act_mul<Act::gelu>, act_mul<Act::relu>, act_mul<Act::relu2>},
     .add = add_scaled,
     .scale = scale_by,

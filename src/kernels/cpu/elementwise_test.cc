@@ -83,6 +83,24 @@ std::vector<Case> cases() {
          return double(x[i]) / std::sqrt(s / double(x.size()) + 1e-6);
        },
        1e-6},
+      {"layer_norm", [](auto& k, auto& x, auto& y, auto& z) {
+         Row out = x;
+         k.layer_norm(out.data(), y.data(), z.data(), int64_t(x.size()), 1e-5f);
+         return out;
+       },
+       [](auto& x, auto& y, auto& z, size_t i) {
+         double mean = 0, squares = 0;
+         for (float v : x) mean += double(v) / double(x.size());
+         for (float v : x) squares += (double(v) - mean) * (double(v) - mean) / double(x.size());
+         return double(y[i]) * (double(x[i]) - mean) / std::sqrt(squares + 1e-5) + double(z[i]);
+       },
+       2e-6},
+      {"activate_gelu", [](auto& k, auto& x, auto&, auto&) {
+         Row out = x;
+         k.activate[int(Act::gelu)](out.data(), int64_t(x.size()));
+         return out;
+       },
+       [](auto& x, auto&, auto&, size_t i) { return 0.5 * double(x[i]) * (1 + std::erf(double(x[i]) / std::sqrt(2.0))); }, 1e-6},
       {"add", [](auto& k, auto& x, auto& y, auto&) {
          Row out = x;
          k.add(out.data(), y.data(), int64_t(x.size()), 0.22f);

@@ -12,6 +12,7 @@
 #include "ops/cpu/kv_store.h"
 #include "ops/cpu/linear.h"
 #include "ops/cpu/moe.h"
+#include "ops/cpu/self_attention.h"
 #include "ops/cpu/source_rows.h"
 #include "ops/cpu/tensors.h"
 
@@ -218,6 +219,52 @@ Tensor CpuOps::moe(Tensor x, const Moe& m) {
     });
   }
   add(out, shared, 1.0f);
+  return out;
+}
+
+// ---- encoders -------------------------------------------------------------------------------------------------------------------
+void CpuOps::add_rows(Tensor x, const Weight& table, std::span<const int32_t> rows) {
+  ISO_CHECK(int64_t(rows.size()) == x.rows && table.k == x.cols);
+  for (const int32_t r : rows) ISO_CHECK(r >= 0 && r < table.n);
+  const Tensor row = empty(team_.size(), x.cols);
+  team_.share([&](int member) {
+    for (int64_t t = x.rows * member / team_.size(); t < x.rows * (member + 1) / team_.size(); ++t) {
+      embed_row(k_, table, rows[size_t(t)], row.row(member));
+      k_.elementwise.add(x.row(t), row.row(member), x.cols, 1.0f);
+    }
+  });
+}
+
+void CpuOps::layer_norm(Tensor x, const LayerNorm& n) {
+  ISO_CHECK(int64_t(n.weight.size()) == x.cols && int64_t(n.bias.size()) == x.cols);
+  for_rows(x.rows, x.cols * kNormCost, [&](int64_t r0, int64_t r1) {
+    for (int64_t r = r0; r < r1; ++r) k_.elementwise.layer_norm(x.row(r), n.weight.data(), n.bias.data(), x.cols, n.eps);
+  });
+}
+
+void CpuOps::add_layer_norm(Tensor x, Tensor y, const LayerNorm& n) {
+  ISO_CHECK(same_shape(x, y) && int64_t(n.weight.size()) == x.cols && int64_t(n.bias.size()) == x.cols);
+  for_rows(x.rows, x.cols * (kNormCost + 1), [&](int64_t r0, int64_t r1) {
+    for (int64_t r = r0; r < r1; ++r) {
+      k_.elementwise.add(x.row(r), y.row(r), x.cols, 1.0f);
+      k_.elementwise.layer_norm(x.row(r), n.weight.data(), n.bias.data(), x.cols, n.eps);
+    }
+  });
+}
+
+void CpuOps::activate(Tensor x, Activation a) {
+  for_rows(x.rows, x.cols * kActCost, [&](int64_t r0, int64_t r1) {
+    for (int64_t r = r0; r < r1; ++r) k_.elementwise.activate[int(a)](x.row(r), x.cols);
+  });
+}
+
+Tensor CpuOps::self_attention(const SelfAttentionArgs& a) {
+  const int64_t width = int64_t{a.heads} * a.head_dim;
+  ISO_CHECK(a.heads > 0 && a.head_dim > 0 && a.head_dim % 8 == 0 && a.head_dim <= kernels::cpu::kMaxHeadDim);
+  for (const Tensor t : {a.q, a.k, a.v}) ISO_CHECK(t.rows == batch_.T() && t.cols == width);
+  const Tensor out = empty(batch_.T(), width);
+  const auto format = precision_ == Precision::exact ? kernels::cpu::KvFormat::f32 : kernels::cpu::KvFormat::bf16;
+  ops::self_attention(a, batch_.query_start, format, {team_, k_.attention, *arena_}, out);
   return out;
 }
 

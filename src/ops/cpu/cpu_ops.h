@@ -39,6 +39,12 @@ class CpuOps final : public Ops {
   void softcap(Tensor x, float cap) override;
   Tensor gather(Tensor x, std::span<const int32_t> rows) override;
 
+  void add_rows(Tensor x, const Weight& table, std::span<const int32_t> rows) override;
+  void layer_norm(Tensor x, const LayerNorm&) override;
+  void add_layer_norm(Tensor x, Tensor y, const LayerNorm&) override;
+  void activate(Tensor x, Activation) override;
+  Tensor self_attention(const SelfAttentionArgs&) override;
+
   Tensor add_rms_norm(Tensor x, Tensor y, std::span<const float> weight, float eps) override;
   Tensor linear_act(Tensor x, const Linear& gate, const Linear& up, Activation) override;
   Tensor moe(Tensor x, const Moe&) override;
