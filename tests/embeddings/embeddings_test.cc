@@ -192,7 +192,7 @@ TEST_F(Files, UnknownPoolingsAreNamed) {
 TEST_F(Files, ConfigurationsThatCannotBe) {
   const json good = read(dir_ / "config.json");
   for (const auto& [key, value, text] : std::vector<std::tuple<std::string, json, std::string>>{
-           {"num_attention_heads", 3, "no multiple"}, {"hidden_size", 24, "shape"}, {"num_hidden_layers", 0, "num_hidden_layers"}, {"num_hidden_layers", 3, "encoder.layer.2"},
+           {"num_attention_heads", 3, "no multiple"}, {"hidden_size", 32, "shape"}, {"hidden_size", 24, "12 dimensions"}, {"num_hidden_layers", 0, "num_hidden_layers"}, {"num_hidden_layers", 3, "encoder.layer.2"},
            {"position_embedding_type", "relative_key", "relative_key"}, {"is_decoder", true, "is_decoder"}, {"hidden_act", "mish", "mish"},
            {"layer_norm_eps", -1, "layer_norm_eps"}, {"vocab_size", "x", "vocab_size"}, {"max_position_embeddings", 1000, "shape"}, {"type_vocab_size", -1, "type_vocab_size"}}) {
     write("config.json", good.dump());
