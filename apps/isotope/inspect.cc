@@ -3,11 +3,13 @@
 
 #include <cstdio>
 #include <memory>
+#include <optional>
 #include <nlohmann/json.hpp>
 
 #include "commands.h"
 #include "model_path.h"
 #include "models/config.h"
+#include "models/encoder.h"
 #include "output.h"
 #include "weights/checkpoint.h"
 #include "weights/metadata.h"
@@ -42,6 +44,7 @@ struct Report {
   std::string path, name, architecture;
   std::unique_ptr<Checkpoint> files;
   weights::Summary weights;
+  std::optional<models::EncoderConfig> encoder;
   Result<models::ModelConfig> config = fail(Code::internal, "");  ///< an architecture that cannot run can still be inspected
   std::vector<ContextMemory> memory;
 };
@@ -59,6 +62,11 @@ Result<Report> inspect(const Options& o, const Context& context) {
   else if (const auto list = m.strings("architectures"); list && !list->empty())
     r.architecture = (*list)[0];
   r.weights = weights::summarize(*r.files);
+  if (models::is_encoder(*r.files)) {
+    if (auto e = models::parse_encoder_config(*r.files)) r.encoder = *std::move(e);
+    else r.config = tl::unexpected(e.error());
+    return r;
+  }
   r.config = models::parse_config(*r.files);
   if (!r.config) return r;
   std::vector<int64_t> contexts(std::begin(kContexts), std::end(kContexts));
@@ -96,7 +104,10 @@ void print_head(const Report& r) {
   print("  weights     {}, {:.2f} bits a weight ({} alone has {:.2f})\n", size_text(r.weights.bytes), r.weights.bits,
              r.weights.file_type, r.weights.nominal_bits);
   if (!r.config) {
-    print("  cannot run: {}\n", r.config.error().message());
+    if (r.encoder) print("  encoder     {} layers of {}, {} heads of {}, ffn {}, vocabulary {}, {} positions{}; `isotope serve` makes {} of texts\n", r.encoder->layers, r.encoder->hidden,
+                         r.encoder->heads, r.encoder->head_dim, r.encoder->ffn, r.encoder->vocab, r.encoder->context_length,
+                         r.encoder->labels ? fmt::format(", {} labels", r.encoder->labels) : "", r.encoder->labels ? "scores of pairs" : "vectors");
+    else print("  cannot run: {}\n", r.config.error().message());
     return;
   }
   const models::ModelConfig& c = *r.config;

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "models/encoder_arch.h"
 #include "models/orders.h"
 
 namespace isotope::models {
@@ -212,6 +213,7 @@ bool is_model_type(const Arch& a, std::string_view s) { return has_word(a.model_
 std::string supported_archs() {
   std::string s;
   for (const Arch& a : kArchs) s += fmt::format("{}{} ({})", s.empty() ? "" : ", ", a.name, a.classes);
+  for (const EncoderArch& a : encoder_archs()) s += fmt::format(", {} ({})", a.name, a.classes);
   return s;
 }
 

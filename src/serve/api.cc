@@ -159,6 +159,11 @@ Reply ApiHandler::generate(HttpCall& http, Endpoint endpoint) {
   if (draining_) return error_response(Error{Code::unavailable, "the server is shutting down", {}, "send the request to another server"});
   const auto begin = Clock::now();
   Frontend& f = *front();
+  if (const ModelInfo& info = f.engine().info(); !info.generates) {
+    const bool scores = f.engine().pooling() && f.engine().pooling()->labels > 0;
+    return error_response(Error{Code::unsupported, "the model " + shown(Json(info.name)) + " is an encoder, which writes no text", "model",
+                                scores ? "use /v1/rerank or /v1/score, or serve a model that generates" : "use /v1/embeddings, or serve a model that generates"});
+  }
   auto parsed = [&]() -> Api<Call> {
     ISO_TRY(const Json body, body_of(http));
     ISO_TRY(std::string name, check_model(body));

@@ -134,6 +134,7 @@ void SwitchHandler::load(Entry& e, const std::function<void(const std::string&)>
       e.failed = failed = opened.error();
       base::log(LogLevel::error, "{}: {}", e.spec.names.front(), opened.error().message());
     }
+    work_.notify_all();  // start() loads on a thread of its own, and what is loaded may go idle
   }
   for (const auto& t : waiting) t->answer(failed ? Reply(error_response(*failed)) : lease(e, std::move(t->call)));
 }

@@ -46,7 +46,7 @@ class Rows(unittest.TestCase):
         self.assertEqual(len(rows.choose(["smollm2"])), 5)
         self.assertEqual(rows.choose(["serving"]), ["serve-llama", "serve-vllm", "serve-shared-llama", "serve-shared-vllm"])
         self.assertEqual(rows.choose(["*-batch-16", "gemma3-generation"])[1], "gemma3-generation")  # the order of the table
-        self.assertEqual(sorted(rows.choose(["speed", "serving", "tokenizers", "perplexity"])), sorted(rows.NAMES))
+        self.assertEqual(sorted(rows.choose(["speed", "serving", "tokenizers", "embeddings", "perplexity"])), sorted(rows.NAMES))
         for bad in ("nothing", "x*", ""):
             self.assertRaises(KeyError, rows.choose, [bad])
 

@@ -59,6 +59,27 @@ class Flags(unittest.TestCase):
         r = run("serve", "--model", "/none.gguf", "--port", "0")
         self.assertIn("/none.gguf", r.stderr)
 
+    def test_several_models(self):
+        encoder = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "embeddings", "goldens", "bert-mean")
+        cache = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
+        same = f"two={cache}/isotope/models/{MODEL}.gguf"
+        s = Server("--model", same, "--models-max", "2", "--pin", MODEL, "--sleep-idle-seconds", "1000", "--max-model-len", "256", "--kv-cache-memory-bytes", "50000000")
+        try:
+            models = s.json("GET", "/v1/models")[1]["data"]
+            self.assertEqual([(m["id"], m["status"]["value"]) for m in models], [(MODEL, "loaded"), ("two", "unloaded")])
+            for name in (MODEL, "two", MODEL):
+                status, answer = s.json("POST", "/v1/completions", {"model": name, "prompt": "The capital of France is", "max_tokens": 3, "temperature": 0})
+                self.assertEqual((status, answer["model"]), (200, name))
+            self.assertEqual([m["status"]["value"] for m in s.json("GET", "/v1/models")[1]["data"]], ["loaded", "loaded"])
+            self.assertEqual(s.json("GET", "/health")[0], 200)
+        finally:
+            self.assertEqual(s.stop()[0], 0, s.log)
+        for args, text in ((["--model", "x=" + encoder, "--model", "x=" + encoder], "two models are called 'x'"), (["--model", encoder, "--pin", "y"], "no model is called 'y'"),
+                           (["--models-dir", "/none"], "/none"), (["--model", "x=/none.gguf"], "/none.gguf")):
+            r = subprocess.run([ISOTOPE, "serve", "--port", "0", *args], capture_output=True, text=True, timeout=60, stdin=subprocess.DEVNULL)
+            self.assertIn(r.returncode, (1, 2))
+            self.assertIn(text, r.stderr)
+
     def refuses(self, text, *args, status=(1, 2), env=None):
         r = subprocess.run([ISOTOPE, "serve", "--model", "/none.gguf", "--port", "0", *args], capture_output=True, text=True, timeout=60, stdin=subprocess.DEVNULL,
                            env={**os.environ, **(env or {})})
