@@ -97,6 +97,11 @@ std::string shape_text(const weights::TensorEntry& t) {
   return s;
 }
 
+void print_encoder(const models::EncoderConfig& e) {
+  print("  encoder     {} layers of {}, {} heads of {}, ffn {}, vocabulary {}, {} positions; `isotope serve` makes {} of texts\n", e.layers, e.hidden, e.heads,
+        e.head_dim, e.ffn, e.vocab, e.context_length, e.labels ? fmt::format("{} scores", e.labels) : "vectors");
+}
+
 void print_head(const Report& r) {
   print("{}  ({}, {}, {})\n", r.name.empty() ? r.path : r.name, r.architecture, r.weights.file_type, r.files->container());
   for (const std::string& f : r.files->files()) print("  file        {}\n", f);
@@ -104,9 +109,7 @@ void print_head(const Report& r) {
   print("  weights     {}, {:.2f} bits a weight ({} alone has {:.2f})\n", size_text(r.weights.bytes), r.weights.bits,
              r.weights.file_type, r.weights.nominal_bits);
   if (!r.config) {
-    if (r.encoder) print("  encoder     {} layers of {}, {} heads of {}, ffn {}, vocabulary {}, {} positions{}; `isotope serve` makes {} of texts\n", r.encoder->layers, r.encoder->hidden,
-                         r.encoder->heads, r.encoder->head_dim, r.encoder->ffn, r.encoder->vocab, r.encoder->context_length,
-                         r.encoder->labels ? fmt::format(", {} labels", r.encoder->labels) : "", r.encoder->labels ? "scores of pairs" : "vectors");
+    if (r.encoder) print_encoder(*r.encoder);
     else print("  cannot run: {}\n", r.config.error().message());
     return;
   }

@@ -71,7 +71,8 @@ Result<std::vector<NamedModel>> served_models(const std::vector<std::string>& gi
     out[i].bytes = weight_bytes(out[i].path);
     for (size_t j = 0; j < i; ++j)
       if (out[i].name == out[j].name)
-        return fail(Code::invalid_argument, fmt::format("two models are called '{}': {} and {}", out[i].name, out[j].path, out[i].path), "--model", "name one of them: --model NAME=PATH");
+        return fail(Code::invalid_argument, fmt::format("two models are called '{}': {} and {}", out[i].name, out[j].path, out[i].path), "--model",
+                    "name one of them: --model NAME=PATH");
   }
   for (const std::string& name : pinned) {
     const auto m = std::find_if(out.begin(), out.end(), [&](const NamedModel& n) { return n.name == name; });

@@ -42,8 +42,8 @@ struct Flags {
 
 void add_server_flags(CLI::App& sub, Flags& f) {
   serve::HttpOptions& http = f.serve.http;
-  sub.add_option("--model,-m,model", f.models, "GGUF file, Hugging Face folder or built-in name, or NAME=one of these; repeated: several models, of which a request's"
-                                                " `model` chooses one")->allow_extra_args(false)->capture_default_str();
+  sub.add_option("--model,-m,model", f.models, "GGUF file, Hugging Face folder or built-in name, NAME= may stand in front; repeated: several models,"
+                                                " of which a request's `model` chooses one")->allow_extra_args(false)->capture_default_str();
   sub.add_option(spellings("models-dir"), f.models_dir, "folder whose GGUF files and Hugging Face folders are models as well");
   sub.add_option(spellings("models-max"), f.models_max, "most models in memory at once; 0 = as many as it holds")->check(CLI::Range(0, 1 << 20))->capture_default_str();
   sub.add_flag("--models-autoload,!--no-models-autoload", f.autoload, "a model is loaded when a request first names it (on)");

@@ -38,8 +38,9 @@ class EncoderPool final : public PoolModel {
       start_.push_back(int32_t(tokens_.size()));
       lengths_.push_back(int32_t(t.size()));
     }
-    ops_->begin({.tokens = tokens_, .positions = positions_, .query_start = start_, .context_len = lengths_}, nullptr);
-    const Tensor x = model_->forward(*ops_, {.tokens = tokens_, .positions = positions_, .query_start = start_, .context_len = lengths_}, types_);
+    const ops::Batch batch{.tokens = tokens_, .positions = positions_, .query_start = start_, .context_len = lengths_};
+    ops_->begin(batch, nullptr);
+    const Tensor x = model_->forward(*ops_, batch, types_);
     return answers(items, x);
   }
 
@@ -52,7 +53,8 @@ class EncoderPool final : public PoolModel {
     PoolRequest::Vectors out;
     int64_t row = 0;
     for (size_t i = 0; i < items.size(); ++i) {
-      std::vector<float> v = items[i].classify ? std::vector<float>(labels.row(row), labels.row(row) + labels.cols) : pool_rows(x, start_[i], start_[i + 1], items[i].pooling);
+      std::vector<float> v = items[i].classify ? std::vector<float>(labels.row(row), labels.row(row) + labels.cols)
+                                               : pool_rows(x, start_[i], start_[i + 1], items[i].pooling);
       row += items[i].classify;
       if (items[i].classify && model_->config.sigmoid) v[0] = 1 / (1 + std::exp(-v[0]));
       ISO_TRY(v, finished(std::move(v), items[i].normalize && !items[i].classify));
