@@ -87,9 +87,7 @@ class LoadedModel final : public serve::ServedModel {
 
 class Server {
  public:
-  Server(ServeOptions options, const levers::Levers& levers) : options_(std::move(options)), levers_(levers), api_(api_options()) {
-    if (options_.models.size() > 1) several_ = std::make_unique<serve::SwitchHandler>(switch_options());
-  }
+  Server(ServeOptions options, const levers::Levers& levers) : options_(std::move(options)), levers_(levers), api_(api_options()) {}
 
   int run();
 
@@ -166,6 +164,7 @@ void Server::leave(int status) const {
 
 int Server::run() {
   const Signals signals;
+  if (options_.models.size() > 1) several_ = std::make_unique<serve::SwitchHandler>(switch_options());  // starts a thread
   configure_keeper(levers_.housekeeping());
   base::set_log_sink(options_.log_level == "off" ? base::LogSink() : to_stderr, level_of(options_.log_level));
   if (auto opened = open_request_log(); !opened) return report(opened.error());

@@ -63,7 +63,7 @@ class Flags(unittest.TestCase):
         encoder = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "embeddings", "goldens", "bert-mean")
         cache = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
         same = f"two={cache}/isotope/models/{MODEL}.gguf"
-        s = Server("--model", same, "--models-max", "2", "--pin", MODEL, "--sleep-idle-seconds", "1000", "--max-model-len", "256", "--kv-cache-memory-bytes", "50000000")
+        s = Server("--model", same, "--models-max", "2", "--pin", MODEL, "--sleep-idle-seconds", "1000", "--max-model-len", "256")
         try:
             models = s.json("GET", "/v1/models")[1]["data"]
             self.assertEqual([(m["id"], m["status"]["value"]) for m in models], [(MODEL, "loaded"), ("two", "unloaded")])
