@@ -70,6 +70,8 @@ class Exchange {
     if (usage_) record_.output = *usage_;
   }
 
+  const std::string& fingerprint() const { return fingerprint_; }
+
   /// Ends it from outside with this reason.
   void abandon(const std::string& reason) {
     if (record_.error.empty()) record_.error = reason;
@@ -128,6 +130,7 @@ class Exchange {
     if (c.completion_tokens) usage_ = c.completion_tokens;
     if (c.prompt_tokens) record_.input = *c.prompt_tokens;
     if (c.done || c.finished) finished_ = true;
+    if (!c.fingerprint.empty()) fingerprint_ = c.fingerprint;
     // Servers that tell the end of a choice apart send an event without text for it: that is no token.
     if (!c.choice || (c.finished && c.text.empty())) return;
     const auto now = Clock::now();
@@ -155,7 +158,7 @@ class Exchange {
   int64_t& events_;
   Clock::time_point begin_, last_;
   std::optional<int64_t> usage_;   ///< output tokens as the server counts them
-  std::string plain_;
+  std::string plain_, fingerprint_;
   bool streaming_ = false, finished_ = false;
 };
 
@@ -190,17 +193,29 @@ class Load {
   asio::awaitable<void> worker() {
     while (next_ < bodies_.size() && !result_.interrupted) {
       const size_t i = next_++;
+      co_await turn_of(i);
+      if (result_.interrupted) break;
       RequestRecord& record = result_.records[i];
       record.sent = true;
       record.start = since(begin_);
       const auto exchange = running_.emplace(running_.end(), io_, options_, record, events_);
       co_await exchange->run(where_, bodies_[i]);
+      if (!exchange->fingerprint().empty()) result_.fingerprint = exchange->fingerprint();
       running_.erase(exchange);
       ++ended_;
     }
     if (--workers_ > 0) co_return;
     signals_.cancel();
     ticker_.cancel();
+  }
+
+  asio::awaitable<void> turn_of(size_t i) {
+    if (i >= options_.arrivals.size()) co_return;
+    const auto at = begin_ + seconds(options_.arrivals[i]);
+    if (at <= Clock::now()) co_return;
+    const auto timer = waiting_.emplace(waiting_.end(), io_, at);
+    co_await timer->async_wait(kTuple);
+    waiting_.erase(timer);
   }
 
   asio::awaitable<void> tick() {
@@ -216,6 +231,7 @@ class Load {
   void interrupt() {
     result_.interrupted = true;
     for (Exchange& e : running_) e.abandon("interrupted");
+    for (asio::steady_timer& t : waiting_) t.cancel();
   }
 
   const LoadOptions& options_;
@@ -226,6 +242,7 @@ class Load {
   asio::steady_timer ticker_;
   tcp::resolver::results_type where_;
   std::list<Exchange> running_;
+  std::list<asio::steady_timer> waiting_;
   Clock::time_point begin_;
   LoadResult result_;
   int64_t events_ = 0;

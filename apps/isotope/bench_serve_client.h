@@ -24,11 +24,13 @@ struct LoadOptions {
   std::string api_key;
   int64_t concurrency = 8;
   double timeout_s = 600;   ///< without a byte from the server
+  std::vector<double> arrivals;  ///< seconds from the start before which request i is not sent; none: as soon as one of `concurrency` is free
 };
 
 struct LoadResult {
   std::vector<RequestRecord> records;  ///< in the order of the bodies
   double duration = 0;
+  std::string fingerprint;             ///< the server's, from the last answer that tells it
   bool interrupted = false;            ///< Ctrl-C: nothing more was sent, and what ran was given up
 };
 

@@ -2,7 +2,10 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
+#include <cmath>
+#include <numbers>
 #include <string>
 
 namespace isotope::app {
@@ -15,22 +18,7 @@ constexpr std::array<const char*, 64> kWords = {
     "was", "has",  "made", "came", "took",  "found", "gave",  "told", "felt", "left", "kept",  "held", "sat",  "ran",  "read",  "saw",
     "and", "but",  "with", "from", "into",  "over",  "after", "then", "when", "who",  "which", "all",  "some", "more", "very",  "now"};
 
-/// SplitMix64: a stream is named by its seed, so no prompt depends on how many others there are.
-class Stream {
- public:
-  Stream(uint64_t seed, uint64_t name) : state_(seed * 0x9e3779b97f4a7c15 ^ (name + 1) * 0xd1342543de82ef95) { next(); }
-  uint64_t next() {
-    uint64_t z = state_ += 0x9e3779b97f4a7c15;
-    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9;
-    z = (z ^ (z >> 27)) * 0x94d049bb133111eb;
-    return z ^ (z >> 31);
-  }
-
- private:
-  uint64_t state_;
-};
-
-void append(std::vector<int32_t>& ids, Stream stream, int64_t n, const std::vector<int32_t>& range) {
+void append(std::vector<int32_t>& ids, RandomStream stream, int64_t n, const std::vector<int32_t>& range) {
   const uint64_t width = uint64_t(int64_t{range[1]} - range[0]);
   for (int64_t i = 0; i < n; ++i) ids.push_back(int32_t(range[0] + int64_t(stream.next() % width)));
 }
@@ -46,6 +34,19 @@ std::string words(const std::vector<int32_t>& ids) {
 
 }  // namespace
 
+RandomStream::RandomStream(uint64_t seed, uint64_t name) : state_(seed * 0x9e3779b97f4a7c15 ^ (name + 1) * 0xd1342543de82ef95) { next(); }
+
+uint64_t RandomStream::next() {
+  uint64_t z = state_ += 0x9e3779b97f4a7c15;
+  z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9;
+  z = (z ^ (z >> 27)) * 0x94d049bb133111eb;
+  return z ^ (z >> 31);
+}
+
+double RandomStream::uniform() { return (double(next() >> 11) + 0.5) * 0x1p-53; }
+
+double RandomStream::normal() { return std::sqrt(-2 * std::log(uniform())) * std::cos(2 * std::numbers::pi * uniform()); }
+
 Result<std::vector<serve::Json>> make_prompts(const PromptPlan& p) {
   if (p.range.size() != 2 || p.range[0] < 0 || p.range[0] >= p.range[1])
     return fail(Code::invalid_argument, fmt::format("'{}' is no range of token ids", fmt::join(p.range, ",")), "--token-range", "give FIRST,END with 0 <= FIRST < END");
@@ -53,10 +54,10 @@ Result<std::vector<serve::Json>> make_prompts(const PromptPlan& p) {
     return fail(Code::invalid_argument, "the prompts have no tokens", "--random-input-len and --random-prefix-len", "make one of them positive");
   constexpr uint64_t kPrefix = ~uint64_t{0} - 1;
   std::vector<serve::Json> out;
-  for (int64_t i = 0; i < p.count; ++i) {
+  for (int64_t i = p.first; i < p.first + p.count; ++i) {
     std::vector<int32_t> ids;
-    append(ids, Stream(p.seed, kPrefix), p.prefix, p.range);
-    append(ids, Stream(p.seed, uint64_t(i)), p.input, p.range);
+    append(ids, RandomStream(p.seed, kPrefix - uint64_t(i % std::max<int64_t>(1, p.prefixes))), p.prefix, p.range);
+    append(ids, RandomStream(p.seed, uint64_t(i)), p.input, p.range);
     out.push_back(p.text ? serve::Json(words(ids)) : serve::Json(ids));
   }
   return out;

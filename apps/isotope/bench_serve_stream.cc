@@ -28,6 +28,14 @@ std::string message_of(const Json& body) {
   return {};
 }
 
+/// What a chat adds to its answer: text, reasoning, arguments of calls. The first event only names the role.
+void take_delta(const Json& delta, Chunk& c) {
+  for (const char* name : {"content", "reasoning"})
+    if (const Json* t = member(delta, name); t != nullptr && t->is_string()) c.text += t->get<std::string>();
+  const Json* calls = member(delta, "tool_calls");
+  c.choice = !c.text.empty() || calls != nullptr || member(delta, "role") == nullptr;
+}
+
 }  // namespace
 
 void EventSplitter::feed(std::string_view bytes, const std::function<void(std::string_view)>& take) {
@@ -68,10 +76,12 @@ Chunk read_chunk(std::string_view data) {
     const Json& first = choices->front();
     c.choice = true;
     if (const Json* t = member(first, "text"); t != nullptr && t->is_string()) c.text = t->get<std::string>();
+    if (const Json* delta = member(first, "delta")) take_delta(*delta, c);
     c.finished = member(first, "finish_reason") != nullptr;
   } else if (c.error = message_of(*json); !c.error.empty()) {
     return c;
   }
+  if (const Json* f = member(*json, "system_fingerprint"); f != nullptr && f->is_string()) c.fingerprint = f->get<std::string>();
   if (const Json* t = member(*json, "timings")) take_count(*t, "predicted_n", c.completion_tokens);
   if (const Json* u = member(*json, "usage")) {
     take_count(*u, "prompt_tokens", c.prompt_tokens);

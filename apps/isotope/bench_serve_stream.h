@@ -23,13 +23,14 @@ class EventSplitter {
   bool has_data_ = false;
 };
 
-/// One event of /v1/completions.
+/// One event of /v1/completions or /v1/chat/completions.
 struct Chunk {
   bool done = false;             ///< "[DONE]"
   bool choice = false;           ///< carries generated tokens, or the end of a choice
   bool finished = false;         ///< with a finish_reason
   std::string text;
   std::optional<int64_t> prompt_tokens, completion_tokens;  ///< usage, or llama-server's timings
+  std::string fingerprint;       ///< which arithmetic answered, where the server says so
   std::string error;             ///< not empty: the event is an error, or no JSON
 };
 

@@ -60,10 +60,16 @@ std::vector<std::string> option_names(const CLI::App& app) {
   return names;
 }
 
+/// The innermost subcommand that the line names; null for none.
 const CLI::App* chosen(const CLI::App& app) {
   const auto subs = app.get_subcommands();
-  return subs.empty() ? nullptr : subs.front();
+  if (subs.empty()) return nullptr;
+  const CLI::App* inner = chosen(*subs.front());
+  return inner != nullptr ? inner : subs.front();
 }
+
+/// "isotope bench serve".
+std::string full_name(const CLI::App& app) { return app.get_parent() == nullptr ? "isotope" : full_name(*app.get_parent()) + " " + app.get_name(); }
 
 std::string suggestion(const std::string& word, const std::vector<std::string>& names) {
   const std::string_view near = base::nearest_name(word, std::vector<std::string_view>(names.begin(), names.end()));
@@ -105,7 +111,7 @@ const CLI::Validator kSeed([](std::string& text) { return not_a_seed(text); }, "
 
 void require_real_numbers(CLI::App& app) {
   require_real_numbers_of(app);
-  for (CLI::App* sub : app.get_subcommands({})) require_real_numbers_of(*sub);
+  for (CLI::App* sub : app.get_subcommands({})) require_real_numbers(*sub);
 }
 
 int answer_parse_error(const CLI::App& app, const CLI::ParseError& e) {
@@ -116,7 +122,7 @@ int answer_parse_error(const CLI::App& app, const CLI::ParseError& e) {
     return 0;
   }
   const CLI::App* sub = chosen(app);
-  const std::string command = sub == nullptr ? "isotope" : "isotope " + sub->get_name();
+  const std::string command = full_name(sub == nullptr ? app : *sub);
   const std::string what = dynamic_cast<const CLI::ExtrasError*>(&e) != nullptr ? unexpected(app) : e.what();
   std::fprintf(stderr, "isotope: %s\n`%s --help` tells more.\n", what.c_str(), command.c_str());
   return 2;

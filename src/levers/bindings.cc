@@ -64,6 +64,7 @@ constexpr Binding kBindings[] = {
     {"ATOM_USE_MODEL_SENSITIVE_RMSNORM", Group::fusion, set<F, &Fusion::model_sensitive_norm>},
     {"ISOTOPE_API_KEY", Group::program, set<P, &Program::api_key>},
     {"OPENAI_API_KEY", Group::program, set<P, &Program::client_api_key>},
+    {"SAVE_TO_PYTORCH_BENCHMARK_FORMAT", Group::program, by_name},
     {"ATOM_DP_SIZE", Group::data_parallel, set<R, &DataParallel::size>},
     {"ATOM_DP_RANK", Group::data_parallel, set<R, &DataParallel::rank>},
     {"ATOM_DP_RANK_LOCAL", Group::data_parallel, set<R, &DataParallel::rank_local>},

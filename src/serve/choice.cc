@@ -41,6 +41,7 @@ bool Choice::stop_token_asked() const {
 
 void Choice::take(const Event& e) {
   if (finished()) return;
+  if (options_.prompt_logprobs >= 0 && !e.prompt.empty()) prompt_logprobs_ = e.prompt;   // also where an echo went out before
   if (!prompt_done_) take_prompt(e);
   for (size_t i = 0; i < e.tokens.size() && !stopped_by_text_; ++i) take_token(e, i);
   if (!stopped_by_text_ && e.stop_token >= 0) {
@@ -56,7 +57,6 @@ void Choice::take(const Event& e) {
 
 void Choice::take_prompt(const Event& e) {
   prompt_done_ = true;
-  if (options_.prompt_logprobs >= 0) prompt_logprobs_ = e.prompt;
   if (!options_.echo) return;
   for (size_t i = 0; i < prompt_.ids.size(); ++i) {
     Entry entry{.token = prompt_.ids[i], .known = false};

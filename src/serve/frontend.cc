@@ -102,7 +102,10 @@ Result<const text::ChatTemplate*> Frontend::template_for(const ChatInput& in, st
   if (in.chat_template) {
     ISO_TRY(const std::string source, find_template_source(*in.chat_template));
     auto parsed = text::ChatTemplate::parse(source);
-    if (!parsed) return bad_field("chat_template", parsed.error().what, parsed.error().remedy);
+    if (!parsed) {
+      const Error& e = parsed.error();   // its source is the row and column
+      return bad_field("chat_template", e.source.empty() ? e.what : e.what + " (" + e.source + ")", e.remedy);
+    }
     own = *std::move(parsed);
     return own.get();
   }

@@ -48,7 +48,7 @@ std::string allowed_origin(const std::vector<std::string>& allowed, std::string_
 Headers preflight_headers(const HttpCall& call) {
   std::string wanted(call.header("access-control-request-headers"));
   if (wanted.empty()) wanted = "*";
-  return {{"Access-Control-Allow-Methods", "GET, POST, HEAD, OPTIONS"},
+  return {{"Access-Control-Allow-Methods", "GET, POST, DELETE, HEAD, OPTIONS"},
           {"Access-Control-Allow-Headers", wanted},
           {"Access-Control-Max-Age", "600"},
           {"Vary", "Origin"}};

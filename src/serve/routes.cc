@@ -51,11 +51,23 @@ constexpr Absent kReserved[] = {
     {"/stop_profile", "profiles are not taken yet; /metrics and /requests say where time goes"},
     {"/debug/mtp_stats", "there is no speculative decoding yet"},
     {"/debug/cache_stats", "use /metrics"},
+    {"/debug/*", "use /metrics, /requests and /server_info"},
+    {"/kv_transfer_info", "prompts are not computed apart from their answers yet"},
+    {"/sleep", "weights stay in memory; stop the server to free it"},
+    {"/wake_up", "weights stay in memory"},
+    {"/is_sleeping", "weights stay in memory"},
+    {"/pause", "requests are always taken; use /health to see whether the server can"},
+    {"/resume", "requests are always taken"},
 };
+
+/// "/debug/*" stands for every path below it.
+bool stands_for(std::string_view pattern, std::string_view path) {
+  return pattern.ends_with('*') ? path.starts_with(pattern.substr(0, pattern.size() - 1)) : path == pattern;
+}
 
 const Absent* reserved(std::string_view path) {
   for (const Absent& r : kReserved) {
-    if (path == r.path) return &r;
+    if (stands_for(r.path, path)) return &r;
   }
   return nullptr;
 }

@@ -10,6 +10,7 @@ import tempfile
 import threading
 import time
 import unittest
+import xml.dom.minidom
 
 from support import ISOTOPE, MODEL, Server, Terminal, run
 
@@ -122,6 +123,75 @@ class Fakes(unittest.TestCase):
         self.assertEqual(fake.headers[0][1]["Authorization"], "Bearer sk-1")
         self.assertNotIn("sk-1", p.stdout + p.stderr)
 
+    def test_requests_go_out_at_their_rate(self):
+        fake = self.serve(lambda h, n: stream(h, TOKEN * 3, LAST, DONE))
+        r = run("bench", "serve", "--port", str(fake.port), "--output-len", "3", "--input-len", "4", "-n", "20", "--request-rate", "20", "--json", "--save-detailed", "--percentile-metrics", "ttft,e2el", "--metric-percentiles", "50,99.9", "--goodput", "ttft:60000", "--goodput",
+                 "e2el:60000", "--label", "night", "--metadata", "node=a")
+        self.assertEqual(r.returncode, 0, r.stderr)
+        j = json.loads(r.stdout)
+        self.assertGreaterEqual(j["duration"], 0.9)
+        self.assertEqual((j["request_rate"], j["completed"], j["label"], j["node"]), (20, 20, "night", "a"))
+        self.assertEqual(j["start_times"], sorted(j["start_times"]))
+        self.assertAlmostEqual(j["request_goodput"], j["request_throughput"])
+        self.assertTrue({"p50_ttft_ms", "p99.9_e2el_ms"} <= set(j) and not {"mean_itl_ms", "p99_ttft_ms"} & set(j))
+        self.assertGreater(len({round(b - a, 3) for a, b in zip(j["start_times"], j["start_times"][1:])}), 5)
+        self.assertIsNone(json.loads(load(fake, "--json").stdout)["request_goodput"])
+
+    def test_ctrl_c_while_waiting_for_a_turn(self):
+        fake = self.serve(lambda h, n: stream(h, TOKEN * 3, LAST, DONE))
+        p = subprocess.Popen([ISOTOPE, "bench", "serve", "--port", str(fake.port), "--output-len", "3", "-n", "9", "--request-rate", "0.01", "--json"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        time.sleep(2)
+        p.send_signal(signal.SIGINT)
+        out, err = p.communicate(timeout=20)
+        self.assertEqual((p.returncode, json.loads(out)["completed"]), (130, 0))
+        self.assertIn("9 requests were not sent", err)
+
+    def test_a_trace_has_its_own_times_and_lengths(self):
+        fake = self.serve(lambda h, n: stream(h, TOKEN * 3, LAST, DONE))
+        with tempfile.TemporaryDirectory() as folder:
+            with open(f"{folder}/trace.jsonl", "w") as f:
+                f.write('{"timestamp": 900, "prompt": "late", "output_length": 3}\n{"timestamp": 0, "input_length": 6, "output_length": 3}\n')
+            r = run("bench", "serve", "--port", str(fake.port), "--dataset-name", "trace", "--dataset-path", f"{folder}/trace.jsonl", "--json", "--save-detailed")
+        self.assertEqual(r.returncode, 0, r.stderr)
+        j = json.loads(r.stdout)
+        self.assertGreater(j["start_times"][1] - j["start_times"][0], 0.8)
+        self.assertEqual([b["prompt"] if isinstance(b["prompt"], str) else len(b["prompt"]) for b in fake.bodies], [6, "late"])
+        self.assertEqual({b["max_tokens"] for b in fake.bodies}, {3})
+
+    def test_chats_and_shared_beginnings(self):
+        delta = b'data: {"choices":[{"index":0,"delta":{"content":"x"},"finish_reason":null}]}\n\n'
+        role = b'data: {"choices":[{"index":0,"delta":{"role":"assistant","content":""},"finish_reason":null}]}\n\n'
+        last = b'data: {"choices":[{"index":0,"delta":{},"finish_reason":"length"}]}\n\n'
+        fake = self.serve(lambda h, n: stream(h, role, delta, delta, delta, last, DONE))
+        r = load(fake, "--backend", "openai-chat", "--dataset-name", "prefix_repetition", "--prefix-repetition-prefix-len", "5", "--prefix-repetition-suffix-len", "4",
+                 "--prefix-repetition-num-prefixes", "2", "--json", "--save-detailed")
+        self.assertEqual(r.returncode, 0, r.stderr)
+        self.assertEqual(r.stderr, "")
+        j = json.loads(r.stdout)
+        self.assertEqual((j["total_output_tokens"], j["generated_texts"], j["total_input_tokens"]), (12, ["xxx"] * 4, 36))
+        self.assertEqual({path for path, _ in fake.headers}, {"/v1/chat/completions"})
+        words = [b["messages"][0]["content"].split() for b in fake.bodies]
+        self.assertEqual(({len(w) for w in words}, len({tuple(w[:5]) for w in words}), len({tuple(w) for w in words})), ({9}, 2, 4))
+
+    def test_pictures_and_records_for_other_databases(self):
+        fake = self.serve(lambda h, n: stream(h, TOKEN * 3, LAST, DONE))
+        with tempfile.TemporaryDirectory() as folder:
+            args = [ISOTOPE, "bench", "serve", "--port", str(fake.port), "-n", "3", "--output-len", "3"]
+            for setting, there in (("yes", True), ("1", True), (None, False)):
+                env = {k: v for k, v in os.environ.items() if k != "SAVE_TO_PYTORCH_BENCHMARK_FORMAT"}
+                env.update({} if setting is None else {"SAVE_TO_PYTORCH_BENCHMARK_FORMAT": setting})
+                p = subprocess.run([*args, "--save-result", f"{folder}/r.json", "--plot", f"{folder}/r.svg"], capture_output=True, text=True, env=env)
+                self.assertEqual(p.returncode, 0, p.stderr)
+                self.assertEqual(os.path.exists(f"{folder}/r.pytorch.json"), there, setting)
+                if there:
+                    with open(f"{folder}/r.pytorch.json") as f:
+                        self.assertEqual(len(json.load(f)), 12)
+                    os.remove(f"{folder}/r.pytorch.json")
+            xml.dom.minidom.parse(f"{folder}/r.svg")
+            p = subprocess.run(args, capture_output=True, text=True, env={**os.environ, "SAVE_TO_PYTORCH_BENCHMARK_FORMAT": "1"})
+            self.assertEqual(p.returncode, 0)
+            self.assertIn("--save-result", p.stderr)
+
     def test_failures_are_told_and_counted(self):
         long = b"data: " + b"x" * (1 << 20)
         cases = {
@@ -193,6 +263,16 @@ class Fakes(unittest.TestCase):
             r = run("bench", "serve", "-m", "m", *args)
             self.assertEqual(r.returncode, status, (args, r.stderr))
             self.assertIn(text, r.stderr)
+        for args, text in [(["--request-rate", "0"], "--request-rate"), (["--request-rate", "x"], "--request-rate"), (["--goodput", "ttft"], "--goodput"), (["--metadata", "x"], "--metadata"),
+                           (["--metric-percentiles", "101"], "--metric-percentiles"), (["--dataset-name", "jsonl"], "--dataset-path"), (["--dataset-name", "sharegpt", "--dataset-path", "/none"], "/none")]:
+            r = run("bench", "serve", "-m", "m", *args)
+            self.assertEqual(r.returncode, 2, (args, r.stderr))
+            self.assertIn(text, r.stderr)
+        for args in (["--dataset-name", "x"], ["--burstiness", "0"], ["--request-rat", "3"], ["--percentile-metrics", "x"], ["-n", "zero"]):
+            r = run("bench", "serve", *args)
+            self.assertEqual(r.returncode, 2, (args, r.stderr))
+            self.assertIn("`isotope bench serve --help` tells more", r.stderr)
+        self.assertIn("did you mean --request-rate?", run("bench", "serve", "--request-rat", "3").stderr)
         for args in (["-n", "0"], ["--max-concurrency", "0"], ["--port", "0"], ["--token-range", "5"], ["--seed", "x"]):
             self.assertNotEqual(run("bench", "serve", *args).returncode, 0, args)
         self.assertIn("--model (or --simulate) is required", run("bench").stderr)

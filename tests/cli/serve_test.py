@@ -130,6 +130,20 @@ class Flags(unittest.TestCase):
         r = run("serve", "-m", "/other.gguf", "--port", "0")
         self.assertIn("/other.gguf", r.stderr)
 
+    def test_a_template_of_ones_own(self):
+        with tempfile.NamedTemporaryFile("w", suffix=".jinja") as f:
+            f.write("{% for m in messages %}[{{ m.role }}|{{ m.content }}|{{ mood | default('calm') }}]{% if m.role == 'tool' %}{{ raise_exception('no tools here') }}{% endif %}{% endfor %}")
+            f.flush()
+            s = Server("--chat-template", f.name, "--default-chat-template-kwargs", '{"mood": "glad"}')
+        try:
+            hi = {"messages": [{"role": "user", "content": "hi"}]}
+            self.assertEqual(s.json("POST", "/apply_template", hi)[1]["prompt"], "[user|hi|glad]")
+            self.assertEqual(s.json("POST", "/apply_template", {**hi, "chat_template_kwargs": {"mood": "sad"}})[1]["prompt"], "[user|hi|sad]")
+            status, error = s.json("POST", "/v1/chat/completions", {"messages": [{"role": "tool", "content": "x"}], "max_tokens": 1})
+            self.assertEqual((status, "no tools here" in error["error"]["message"]), (400, True), error)
+        finally:
+            s.stop()
+
     def test_server_port_wins(self):
         line = "already in use"
         while "already in use" in line:  # somebody else may take a port that was free a moment ago

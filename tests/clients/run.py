@@ -17,7 +17,7 @@ GGUF = "gguf==0.19.0"
 TRANSFORMERS = ["torch==2.15.0", "transformers==5.24.0", GGUF]
 CLIENTS = {"openai": ["openai==3.57.0"], "anthropic": ["anthropic==2.14.0"], "langchain": ["langchain-openai==1.7.4", "langchain==1.5.2"],
            "lm_eval": ["lm-eval[api,hf]==0.4.13", *TRANSFORMERS], "guidellm": ["guidellm==0.8.1", *TRANSFORMERS], "aiperf": ["aiperf==0.13.0", GGUF],
-           "schemathesis": ["schemathesis==4.32.5"], "structured": ["jsonschema==4.26.0"], "page": ["playwright==1.65.2", "pillow==13.0.0"]}
+           "schemathesis": ["schemathesis==4.32.5"], "structured": ["jsonschema==4.26.0"], "json_schema_suite": ["jsonschema==4.26.0"], "page": ["playwright==1.65.2", "pillow==13.0.0"]}
 # What a client's server is started with, besides its key and parser of tool calls.
 FLAGS = {"schemathesis": ["--max-model-len", "96"], "lm_eval": ["--max-model-len", "2048", "--precision", "exact"]}
 SKIPPED = 77

@@ -84,6 +84,8 @@ with concurrent.futures.ThreadPoolExecutor(BATCH) as pool:
     for name, number, finish, content, n in pool.map(ask, range(COUNT)):
         ends[finish] = ends.get(finish, 0) + 1
         tokens += n
+        if number % 500 == 499:
+            print(f"{number + 1} answers, {tokens} tokens, ends {ends}, {len(wrong)} not valid", flush=True)
         if finish == "length":
             print(f"by length: {name} {number}: {content[:100]!r}")
             continue

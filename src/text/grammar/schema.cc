@@ -176,8 +176,9 @@ Result<void> Checker::shape(const Keyword& k, const Json& v, const std::string& 
 
 // The keyword's own schemas, checked.
 Result<Json> Checker::inner(const Keyword& k, const Json& v, const std::string& path, size_t depth) {
+  if (k.shape == Shape::count && v.is_number_float()) return Json(int64_t(v.get<double>()));  // 2.0 is a whole number, too
   if (k.shape == Shape::schema) {
-    if (v.is_boolean()) return v;
+    if (v.is_boolean() && k.name != "propertyNames") return v;
     return schema(v, path, depth + 1);
   }
   if (k.shape == Shape::named_schemas) {
@@ -364,6 +365,7 @@ Result<Json> Checker::schema(const Json& s, const std::string& path, size_t dept
     const Keyword* k = keyword(name);
     if (k == nullptr || (k->flags & (kNote | kRefused)) != 0) continue;
     if (name == "format" && (allowed & kString) == 0) continue;   // "int32" and the like
+    if (name == "propertyNames" && value == true) continue;       // every name
     if (name == "multipleOf" && (allowed & kNumber) != 0 && s.contains("type")) {
       return bad(path + ".multipleOf", "the keyword 'multipleOf' is supported for type integer only", "use type integer, or leave it out");
     }
