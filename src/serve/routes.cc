@@ -53,9 +53,9 @@ constexpr Absent kReserved[] = {
     {"/debug/cache_stats", "use /metrics"},
     {"/debug/*", "use /metrics, /requests and /server_info"},
     {"/kv_transfer_info", "prompts are not computed apart from their answers yet"},
-    {"/sleep", "weights stay in memory; stop the server to free it"},
-    {"/wake_up", "weights stay in memory"},
-    {"/is_sleeping", "weights stay in memory"},
+    {"/sleep", "the server does not sleep on request"},
+    {"/wake_up", "the server does not sleep on request"},
+    {"/is_sleeping", "the server does not sleep on request"},
     {"/pause", "requests are always taken; use /health to see whether the server can"},
     {"/resume", "requests are always taken"},
 };
