@@ -71,7 +71,7 @@ struct TokenEvent {
 using TokenSink = std::function<void(const TokenEvent&)>;
 
 /// Why the cached part of a prompt ends where it ends; see docs/prefix-cache.md.
-enum class CacheReason { none, cold, token, salt, lora, evicted, block_edge, window };
+enum class CacheReason { none, cold, token, salt, lora, evicted, block_edge, window, no_checkpoint };
 
 /// What shaped a request; complete once it has finished. Times in seconds. output_tokens counts a final end token too, as usage numbers do;
 /// cumulative_logprob sums the chosen tokens' log-probabilities, if they were asked for, the end token's included.

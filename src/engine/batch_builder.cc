@@ -5,7 +5,7 @@
 namespace isotope::engine {
 
 BatchBuilder::BatchBuilder(const kv::Manager& kv, int64_t tokens, int64_t seqs)
-    : block_size_(kv.block_size()), groups_(size_t(kv.groups())), views_(size_t(kv.groups())) {
+    : block_size_(kv.block_size()), paged_groups_(size_t(kv.paged_groups())), groups_(size_t(kv.groups())), views_(size_t(kv.groups())) {
   for (auto* v : {&tokens_, &positions_}) v->reserve(size_t(tokens));
   for (auto* v : {&query_start_, &context_len_, &logit_index_}) v->reserve(size_t(seqs) + 1);
   rows_.reserve(size_t(seqs));
@@ -28,6 +28,7 @@ void BatchBuilder::add_slots(const WorkItem& w, size_t index) {
   for (size_t g = 0; g < groups_.size(); ++g) {
     const auto& table = s.kv.tables[g];
     std::copy(table.begin(), table.end(), groups_[g].table.begin() + int64_t(index) * stride_);
+    if (g >= paged_groups_) continue;
     for (int64_t p = s.computed; p < s.computed + w.tokens; ++p)
       groups_[g].slots.push_back(table[size_t(p / block_size_)] * block_size_ + int32_t(p % block_size_));
   }

@@ -35,6 +35,7 @@ class BatchBuilder {
   void add_slots(const WorkItem&, size_t seq_index);
 
   int block_size_;
+  size_t paged_groups_;
   std::vector<int32_t> tokens_, positions_, query_start_, context_len_, logit_index_;
   std::vector<LogitRow> rows_;
   struct Group {

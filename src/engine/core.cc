@@ -12,7 +12,7 @@ namespace isotope::engine {
 
 namespace {
 
-static_assert(int(CacheReason::window) == int(kv::Miss::Cause::window) && int(CacheReason::salt) == int(kv::Miss::Cause::salt));
+static_assert(int(CacheReason::no_checkpoint) == int(kv::Miss::Cause::no_checkpoint) && int(CacheReason::window) == int(kv::Miss::Cause::window) && int(CacheReason::salt) == int(kv::Miss::Cause::salt));
 
 constexpr int64_t kPromptLogitBytes = 64 << 20;  ///< prompt logits held at once, whatever the prompt's length
 
@@ -35,9 +35,14 @@ sched::Limits limits_of(const EngineOptions& o, const kv::Manager& kv, int64_t m
                   .max_logit_rows = max_logit_rows,
                   .chunked = o.chunked_prefill,
                   .block_size = o.block_size,
-                  .groups = kv.groups()};
-  for (int g = 0; g < kv.groups(); ++g) l.window[size_t(g)] = kv.window(g);
+                  .groups = kv.paged_groups()};
+  for (int g = 0; g < kv.paged_groups(); ++g) l.window[size_t(g)] = kv.window(g);
   return l;
+}
+
+kv::ManagerOptions with_states(kv::ManagerOptions o, Runner& runner) {
+  o.copy_state = [&runner](int group, int32_t from, int32_t to) { runner.copy_state(group, from, to); };
+  return o;
 }
 
 }  // namespace
@@ -52,7 +57,7 @@ Core::Core(Parts& p, Board& board, Journals& journals, Metrics& metrics, std::at
       queued_(queued),
       max_logit_rows_(std::max<int64_t>(1, kPromptLogitBytes / int64_t(sizeof(float)) / p.info.vocab)),
       check_every_step_(p.check_every_step),
-      kv_(p.options.block_size, p.groups, p.options.prefix_caching, p.kv_options),
+      kv_(p.options.block_size, p.groups, p.options.prefix_caching, with_states(p.kv_options, runner_)),
       sched_({.limits = limits_of(options_, kv_, max_logit_rows_),
               .delayer = p.delayer,
               .lockstep_group = p.group != nullptr,
@@ -147,7 +152,7 @@ bool Core::forced_preemption() const {
 
 sched::Pass Core::pass() const {
   sched::Pass pass{.available = kv_.available(), .now_ns = now_ns_};
-  for (int g = 0; g < kv_.groups(); ++g) pass.total[size_t(g)] = kv_.pool(g).total();
+  for (int g = 0; g < kv_.paged_groups(); ++g) pass.total[size_t(g)] = kv_.pool(g).total();
   pass.force_preempt = forced_preemption();
   return pass;
 }

@@ -129,21 +129,36 @@ struct Storage {
   engine::KvSizing sizing;
   std::unique_ptr<ops::KvCache> kv;
   int64_t bytes_per_token = 0;
+  engine::StateSizing states;
 };
 
 Result<Storage> make_storage(const EngineOptions& o, const models::Model& model, ops::Ops& ops, int64_t length, size_t budget) {
   Storage s;
   std::vector<engine::KvGroupCost> costs;
+  size_t state_bytes = 0;
   for (size_t g = 0; g < model.kv_groups().size(); ++g) {
     const ops::KvGroupSpec& spec = model.kv_groups()[g];
+    if (spec.kind == ops::KvGroupSpec::Kind::state) {
+      state_bytes = ops.kv_block_bytes(model.kv_layers(), int(g), o.block_size, kv_type(o));
+      continue;
+    }
     const int64_t window = spec.kind == ops::KvGroupSpec::Kind::sliding ? spec.window : 0;
-    costs.push_back({window, ops.kv_block_bytes(model.kv_layers(), int(g), o.block_size, kv_type(o))});
+    // A group without layers costs what its bookkeeping does.
+    const size_t bookkeeping = size_t(o.block_size) * sizeof(int32_t) + 96;
+    costs.push_back({window, std::max(ops.kv_block_bytes(model.kv_layers(), int(g), o.block_size, kv_type(o)), bookkeeping)});
     s.bytes_per_token += int64_t(costs.back().block_bytes) / o.block_size;
   }
   if (costs.empty() || costs.size() > size_t(kv::kMaxGroups))
     return fail(Code::unsupported, fmt::format("the model has {} KV groups", costs.size()), o.model,
                 fmt::format("1 to {} are supported", kv::kMaxGroups));
-  ISO_TRY(s.sizing, engine::size_kv(costs, o, length, budget));
+  ISO_TRY(s.states, engine::size_states(state_bytes, o, o.prefix_caching, budget));
+  EngineOptions running = o;
+  running.max_num_seqs = s.states.max_num_seqs;
+  ISO_TRY(s.sizing, engine::size_kv(costs, running, length, budget - size_t(s.states.slots) * state_bytes));
+  if (s.states.slots) {
+    s.sizing.groups.push_back({.blocks = s.states.slots, .window = kv::kStateGroup});
+    s.sizing.bytes += size_t(s.states.slots) * state_bytes;
+  }
   std::vector<int64_t> blocks;
   for (const auto& g : s.sizing.groups) blocks.push_back(g.blocks);
   ISO_TRY(s.kv, ops.make_kv(model.kv_layers(), blocks, o.block_size, kv_type(o)));
@@ -158,7 +173,13 @@ void announce(const Storage& s, const EngineOptions& o, const ModelInfo& info, i
   for (size_t g = 0; g < s.sizing.groups.size(); ++g) {
     const auto& group = s.sizing.groups[g];
     base::log(LogLevel::debug, "KV group {}: {} blocks, {}", g, group.blocks,
-              group.window ? fmt::format("window {}", group.window) : "full attention");
+              group.window == kv::kStateGroup ? "recurrent states" : group.window ? fmt::format("window {}", group.window) : "full attention");
+  }
+  if (s.states.slots) {
+    base::log(LogLevel::info, "recurrent states: {} slots", s.states.slots);
+    if (s.states.max_num_seqs < o.max_num_seqs)
+      base::log(LogLevel::warning, "at most {} sequences run at once instead of {}: there is no memory for more recurrent states (--kv-cache-memory-bytes, "
+                "--gpu-memory-utilization)", s.states.max_num_seqs, o.max_num_seqs);
   }
   if (s.sizing.max_model_len < wanted)
     base::log(LogLevel::warning,
@@ -265,6 +286,7 @@ Result<std::unique_ptr<Engine>> Engine::open(const EngineOptions& given, const l
       parts.info.kv_bytes_per_token = storage.bytes_per_token;
       parts.info.fingerprint = fingerprint(o, levers, *ops);
       parts.groups = storage.sizing.groups;
+      parts.options.max_num_seqs = storage.states.max_num_seqs;
       parts.housekeeping = levers.housekeeping();
       ISO_TRY(parts.events, engine::make_publisher(levers.kv_events(), o, parts.options.first_rank));
       parts.kv_options = {.fast_walk = cache.fast_walk, .walk_memo = cache.walk_memo, .events = parts.events != nullptr};

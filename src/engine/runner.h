@@ -18,6 +18,8 @@ class Runner {
   virtual Result<tensor::Tensor> forward(const ops::Batch&) = 0;
   /// Told once by the engine's thread before the first step.
   virtual void adopt_caller() {}
+  /// Copies the state that a sequence's slot holds to another slot of the group.
+  virtual void copy_state([[maybe_unused]] int group, [[maybe_unused]] int32_t from, [[maybe_unused]] int32_t to) {}
   /// Calls f(i, worker) once for each i in [0, n), spread over workers() threads; returns when all are done. f must not throw.
   virtual void parallel(int64_t n, const std::function<void(int64_t i, int worker)>& f) {
     for (int64_t i = 0; i < n; ++i) f(i, 0);

@@ -77,6 +77,16 @@ Result<KvSizing> size_kv(std::span<const KvGroupCost> groups, const EngineOption
   return out;
 }
 
+Result<StateSizing> size_states(size_t slot_bytes, const EngineOptions& o, bool images, size_t bytes) {
+  if (slot_bytes == 0) return StateSizing{0, o.max_num_seqs};
+  const int64_t fit = int64_t(bytes / 2 / slot_bytes);
+  if (fit < 1)
+    return fail(Code::resource_exhausted, fmt::format("{} bytes for the cache; one sequence's recurrent state takes {}, and states may take half", bytes, slot_bytes),
+                o.kv_bytes ? "--kv-cache-memory-bytes" : "free memory", "give it more memory");
+  const int64_t seqs = std::clamp<int64_t>(images ? fit / 2 : fit, 1, o.max_num_seqs);
+  return StateSizing{images ? std::min(fit, 2 * seqs) : seqs, int(seqs)};
+}
+
 Result<size_t> kv_budget(const EngineOptions& o) {
   if (o.kv_bytes > 0) return size_t(o.kv_bytes);
   const uint64_t available = base::available_memory();

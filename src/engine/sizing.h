@@ -27,6 +27,15 @@ struct KvSizing {
 /// cannot, max_model_len is cut. Fails when not even a few tokens fit.
 Result<KvSizing> size_kv(std::span<const KvGroupCost>, const EngineOptions&, int64_t max_model_len, size_t bytes);
 
+/// Slots of recurrent states, and how many sequences may run with them.
+struct StateSizing {
+  int64_t slots = 0;  ///< 0 = the model has no such states
+  int max_num_seqs = 0;
+};
+/// Half of `bytes` at most holds states of `slot_bytes` each: one for each sequence, and with `images` as many again for stored prefixes. Where they do not
+/// fit, fewer sequences run. Fails when not even one state fits.
+Result<StateSizing> size_states(size_t slot_bytes, const EngineOptions&, bool images, size_t bytes);
+
 /// Bytes for the KV cache: options.kv_bytes, or memory_fraction of what is available now.
 Result<size_t> kv_budget(const EngineOptions&);
 

@@ -118,6 +118,19 @@ void Manager::ready_to_claim(SeqBlocks& s, std::span<const int32_t> tokens, int6
   walk(s, tokens, blocks, false, w);
 }
 
+/// A slot for the sequence, with the state at the end of the hit in it.
+void Manager::claim_state(SeqBlocks& s, int64_t blocks) {
+  BlockPool& pool = pools_.back();
+  const int32_t image = blocks > 0 ? s.walk.ids.back()[size_t(blocks) - 1] : -1;
+  if (image >= 0) pool.ref(image);  // so that it is not taken
+  const int32_t slot = pool.take();
+  ISO_CHECK(slot >= 0);  // no more sequences run than there are slots
+  s.tables.back().assign(1, slot);
+  if (image < 0) return;
+  options_.copy_state(groups() - 1, image, slot);
+  pool.unref(image);
+}
+
 int64_t Manager::claim(SeqBlocks& s, std::span<const int32_t> tokens, int64_t blocks) {
   ISO_CHECK(s.blocks() == 0);
   s.tables.resize(pools_.size());
@@ -129,7 +142,8 @@ int64_t Manager::claim(SeqBlocks& s, std::span<const int32_t> tokens, int64_t bl
     ready_to_claim(s, tokens, limit);
     n = s.walk.hit.blocks;
   }
-  for (int g = 0; g < groups(); ++g) {
+  if (has_states()) claim_state(s, n);
+  for (int g = 0; g < paged_groups(); ++g) {
     auto& table = s.tables[size_t(g)];
     table.reserve(size_t(std::max(n, s.expected_blocks)));
     table.assign(size_t(n), -1);
@@ -141,6 +155,7 @@ int64_t Manager::claim(SeqBlocks& s, std::span<const int32_t> tokens, int64_t bl
     }
   }
   s.published = n;
+  s.reachable = limit > 0 ? s.walk.full : 0;
   s.miss = explain(s, tokens, limit);
   s.walk = {};
   return n;
@@ -167,7 +182,7 @@ Miss Manager::explain(const SeqBlocks& s, std::span<const int32_t> tokens, int64
     return short_prompt ? Miss{Miss::Cause::block_edge, 0} : Miss{};  // longer ones were not to be looked up
   }
   const BlockPool& pool = pools_[size_t(event_group_)];
-  if (n < s.walk.full) return {Miss::Cause::window, position};
+  if (n < s.walk.full) return {has_states() ? Miss::Cause::no_checkpoint : Miss::Cause::window, position};
   if (n < limit && pool.evicted_lately(s.links[size_t(n)].hash)) return {Miss::Cause::evicted, position};
   const auto rest = tokens.subspan(size_t(position));
   const auto child = pool.child_of(base::parent_of(s.links, n, block_size_, s.key));

@@ -13,6 +13,8 @@ Manager::Manager(int block_size, std::span<const GroupConfig> groups, bool prefi
       changes_(std::make_unique<ChangeLog>()),
       events_(options.events && prefix_caching ? std::make_unique<EventLog>() : nullptr) {
   ISO_CHECK(block_size > 0 && !groups.empty() && groups.size() <= size_t(kMaxGroups));
+  for (const GroupConfig& g : groups.first(groups.size() - 1)) ISO_CHECK(g.window >= 0);
+  ISO_CHECK(groups.back().window != kStateGroup || groups.size() > 1);
   const auto full = std::find_if(groups.begin(), groups.end(), [](const GroupConfig& g) { return g.window == 0; });
   if (full != groups.end()) event_group_ = int(full - groups.begin());
   for (const GroupConfig& g : groups) {
@@ -48,9 +50,13 @@ bool Manager::grow(SeqBlocks& s, int64_t tokens) {
   if (s.blocks() == 0) s.epoch = epoch_;
   s.tables.resize(pools_.size());
   const int64_t more = blocks_for(tokens) - s.blocks();
-  for (const BlockPool& p : pools_)
-    if (p.available() < more) return false;
-  for (size_t g = 0; g < pools_.size(); ++g)
+  for (int g = 0; g < paged_groups(); ++g)
+    if (pools_[size_t(g)].available() < more) return false;
+  if (has_states() && s.tables.back().empty()) {
+    if (pools_.back().available() < 1) return false;
+    s.tables.back().push_back(pools_.back().take());
+  }
+  for (size_t g = 0; g < size_t(paged_groups()); ++g)
     for (int64_t i = 0; i < more; ++i) s.tables[g].push_back(pools_[g].take());
   return true;
 }
@@ -60,12 +66,30 @@ void Manager::commit(SeqBlocks& s, std::span<const int32_t> tokens, int64_t comp
   const bool feeds = caching_ && s.cacheable && s.epoch == epoch_;
   if (feeds && full > s.published) {
     base::extend_chain(s.links, tokens.first(size_t(computed)), block_size_, s.key);
-    for (int g = 0; g < groups(); ++g) publish(g, s, tokens, full);
+    for (int g = 0; g < paged_groups(); ++g) publish(g, s, tokens, full);
     s.published = full;
   }
   if (feeds && s.pin_blocks > 0 && full >= s.pin_blocks) pin(s);
-  for (int g = 0; g < groups(); ++g)
+  for (int g = 0; g < paged_groups(); ++g)
     if (window(g)) leave_window(g, s, computed);
+}
+
+bool Manager::checkpoint(SeqBlocks& s, std::span<const int32_t> tokens, int64_t computed) {
+  const int64_t b = computed / block_size_ - 1;
+  if (!has_states() || !caching_ || !s.cacheable || s.epoch != epoch_ || b < 0 || computed % block_size_ || b >= int64_t(s.links.size())) return false;
+  BlockPool& pool = pools_.back();
+  const auto own = tokens.subspan(size_t(b * block_size_), size_t(block_size_));
+  if (const int32_t there = pool.find(s.links[size_t(b)], own); there >= 0) {
+    pool.ref(there), pool.unref(there);  // the newest again
+    return true;
+  }
+  const int32_t image = pool.take();
+  if (image < 0) return false;
+  options_.copy_state(groups() - 1, s.tables.back()[0], image);
+  const Filing filing{.link = s.links[size_t(b)], .parent = base::parent_of(s.links, b, block_size_, s.key), .position = int32_t(b)};
+  const bool filed = pool.publish(image, filing, own);
+  pool.unref(image);
+  return filed;
 }
 
 /// Files the blocks [s.published, full). A sequence may hold copies of blocks that another one has filed and that were evicted
@@ -163,7 +187,7 @@ const char* Manager::check_integrity(std::span<const SeqBlocks* const> all) cons
     users.assign(size_t(pools_[g].total()), 0);
     for (const SeqBlocks* s : all) {
       if (s->tables.empty()) continue;
-      if (int64_t(s->tables[g].size()) != s->blocks()) return "the tables of a sequence differ in length";
+      if (!is_state(int(g)) && int64_t(s->tables[g].size()) != s->blocks()) return "the tables of a sequence differ in length";
       for (const int32_t b : s->tables[g])
         if (b >= 0) ++users[size_t(b)];
     }

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <vector>
@@ -16,9 +17,13 @@
 
 namespace isotope::kv {
 
+/// GroupConfig::window of a group of recurrent states: its blocks are slots, each the state of one running sequence or an image of one, filed under the last
+/// block that it covers. A prefix can be reused up to a block that has an image.
+inline constexpr int64_t kStateGroup = -1;
+
 struct GroupConfig {
   int64_t blocks = 0;
-  int64_t window = 0;  ///< 0 = full attention; else a query at p reads keys in (p - window, p]
+  int64_t window = 0;  ///< 0 = full attention; else a query at p reads keys in (p - window, p]; or kStateGroup, in the last group only
 };
 
 /// How prefixes are looked up. No setting changes a hit.
@@ -26,6 +31,7 @@ struct ManagerOptions {
   bool fast_walk = true;
   bool walk_memo = true;
   bool events = false;  ///< keep a log of changes for routers
+  std::function<void(int group, int32_t from, int32_t to)> copy_state = {};  ///< copies a slot's bytes; called between steps. Needed with a state group
 };
 
 class Manager {
@@ -34,6 +40,9 @@ class Manager {
 
   int block_size() const { return block_size_; }
   int groups() const { return int(pools_.size()); }
+  /// Groups whose blocks grow with a sequence: all but the state group.
+  int paged_groups() const { return groups() - has_states(); }
+  bool has_states() const { return windows_.back() == kStateGroup; }
   int64_t window(int group) const { return windows_[size_t(group)]; }
   const BlockPool& pool(int group) const { return pools_[size_t(group)]; }
   Counts available() const;
@@ -55,6 +64,9 @@ class Manager {
   bool grow(SeqBlocks&, int64_t tokens);
   /// The first `computed` tokens have their KV: publishes complete blocks and gives back those that left a window.
   void commit(SeqBlocks&, std::span<const int32_t> tokens, int64_t computed);
+  /// Stores an image of the sequence's state after its first `computed` tokens, a whole number of blocks that commit() has seen. False if there is no slot for
+  /// it, or the sequence may not feed the cache. True if there was one already.
+  bool checkpoint(SeqBlocks&, std::span<const int32_t> tokens, int64_t computed);
   /// Gives everything back, the tail first, so that shared heads are evicted last.
   void release(SeqBlocks&);
   /// How many blocks release() would make available, per group.
@@ -71,7 +83,8 @@ class Manager {
 
  private:
   int64_t blocks_for(int64_t tokens) const { return (tokens + block_size_ - 1) / block_size_; }
-  int64_t window_blocks(int group) const { return blocks_for(windows_[size_t(group)]); }
+  bool is_state(int group) const { return windows_[size_t(group)] == kStateGroup; }
+  int64_t window_blocks(int group) const { return is_state(group) ? 1 : blocks_for(windows_[size_t(group)]); }
   /// First block of a hit that this group must have.
   int64_t hit_from(int group, int64_t blocks) const {
     return window(group) ? std::max<int64_t>(0, blocks - window_blocks(group)) : 0;
@@ -82,6 +95,7 @@ class Manager {
   bool still_holds(const SeqBlocks& s, int64_t blocks, Walk&);
   bool apply(const Change&, const SeqBlocks&, Walk&);
   bool confirm(const SeqBlocks&, std::span<const int32_t> tokens, const Walk&) const;
+  void claim_state(SeqBlocks&, int64_t blocks);
   void ready_to_claim(SeqBlocks&, std::span<const int32_t> tokens, int64_t blocks);
   Miss explain(const SeqBlocks&, std::span<const int32_t> tokens, int64_t limit) const;
   Miss nothing_under(const SeqBlocks&, int64_t block) const;

@@ -45,13 +45,14 @@ struct Miss {
     evicted,     ///< the block that begins there was given up to make room
     block_edge,  ///< only whole blocks are kept, and the last token of a prompt is always computed
     window,      ///< a sliding-window group no longer has the last window before it
+    no_checkpoint,  ///< blocks go further, but no state of the recurrent layers is stored there
   };
   Cause cause = Cause::none;
   int64_t position = -1;  ///< token; with `none` -1
   bool operator==(const Miss&) const = default;
 };
 
-/// Every table has one entry for each block of the sequence's tokens; -1 where a sliding group gave the block back.
+/// Every table has one entry for each block of the sequence's tokens; -1 where a sliding group gave the block back. A state group's has one: the slot.
 struct SeqBlocks {
   std::vector<std::vector<int32_t>> tables;  ///< [group][blocks]
   std::vector<base::BlockLink> links;        ///< of the complete blocks known so far
@@ -66,6 +67,7 @@ struct SeqBlocks {
   int64_t pin_ns = 0;                        ///< for how long
   Walk walk;
   Miss miss;                                 ///< of the last claim
+  int64_t reachable = 0;                     ///< blocks that the last claim would have taken, had every boundary a stored state
   /// The first block that only holders of the salt share, or -1.
   int64_t salted_block(int block_size) const {
     return key.salt ? key.salted_block(block_size) : labels.salt.empty() ? -1 : 0;

@@ -178,6 +178,12 @@ constexpr Arch kArchs[] = {
                      "attention_bias": true, "sliding_window": 128, "sliding_window_pattern": 2, "num_local_experts": 128, "num_experts_per_tok": 4,
                      "norm_topk_prob": true})",
      .gguf_defaults = R"({"norm_topk_prob": true, "sliding_window_pattern": 2, "rope_scaling": {"truncate": false}})"},
+    {.name = "qwen3_next", .gguf = "", .classes = "Qwen3NextForCausalLM", .model_type = "qwen3_next", .make = make<Dense>, .rows = qk_norm_rows,
+     .mixer = Mixer::delta, .mixer_names = "linear_attn.", .query_gate = true, .moe = &kQwen2Moe, .hf_norm_shift = 1,
+     .defaults = R"({"num_key_value_heads": 2, "head_dim": 256, "rms_norm_eps": 1e-6, "max_position_embeddings": 32768, "partial_rotary_factor": 0.25,
+                     "linear_conv_kernel_dim": 4, "linear_key_head_dim": 128, "linear_value_head_dim": 128, "linear_num_key_heads": 16,
+                     "linear_num_value_heads": 32, "full_attention_interval": 4, "num_experts": 512, "num_experts_per_tok": 10,
+                     "moe_intermediate_size": 512, "shared_expert_intermediate_size": 512, "norm_topk_prob": true})"},
 };
 
 bool has_word(std::string_view words, std::string_view word) {

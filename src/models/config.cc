@@ -150,6 +150,7 @@ Result<ModelConfig> parse_fields(const ConfigSource& s, const weights::Checkpoin
   c.layer.resize(size_t(c.layers));
   ISO_CHECK_OK(parse_numbers(s, c));
   ISO_CHECK_OK(parse_presence(s, c));
+  ISO_CHECK_OK(parse_mixers(s, c));
   ISO_CHECK_OK(parse_layers(s, c));
   ISO_CHECK_OK(parse_moe(s, c));
   ISO_CHECK_OK(parse_ropes(s, served_len, c));

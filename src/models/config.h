@@ -17,7 +17,11 @@ namespace isotope::models {
 /// Whether the checkpoint must hold a group of tensors. `maybe`: the container does not say; the tensors decide.
 enum class Presence : uint8_t { no, maybe, yes };
 
+/// What mixes the tokens of a layer; all but attention carry a recurrent state.
+enum class Mixer : uint8_t { attention, delta, mamba2, mamba1, conv, none };
+
 struct LayerConfig {
+  Mixer mixer = Mixer::attention;
   int64_t window = 0;        ///< 0 = full attention
   bool rope = true;          ///< false = NoPE layer
   int rope_index = 0;        ///< which of ModelConfig::ropes
@@ -41,6 +45,16 @@ struct LatentConfig {
   explicit operator bool() const { return kv_rank > 0; }
 };
 
+/// Sizes of the layers with a recurrent state.
+struct StateConfig {
+  int conv_width = 0;
+  bool conv_bias = false, proj_bias = false;
+  int key_heads = 0, value_heads = 0, key_dim = 0, value_dim = 0;  ///< gated delta rule
+  int heads = 0, head_dim = 0, states = 0, groups = 1, dt_rank = 0;///< state spaces; Mamba 1 has one head
+  float dt_low = 0, dt_high = 0;                                   ///< of a step
+  int64_t inner() const { return int64_t{heads} * head_dim; }
+};
+
 struct ModelConfig {
   std::string arch;          ///< row of the architecture list: "llama", "qwen2", "gemma3" …
   int64_t layers = 0, hidden = 0, ffn = 0, vocab = 0, context_length = 0;
@@ -56,6 +70,7 @@ struct ModelConfig {
   Presence qkv_bias = Presence::no, out_bias = Presence::no, mlp_bias = Presence::no, qk_norm = Presence::yes;
   int64_t draft_layers = 0;  ///< multi-token-prediction layers that the file holds after the others
   MoeConfig moe;
+  StateConfig state;
   std::vector<ops::Rope> ropes;
   std::vector<LayerConfig> layer;  ///< [layers]
   std::vector<int32_t> eos_ids;    ///< every end-of-generation token that the files name, ascending

@@ -23,6 +23,8 @@ Result<float> finite_or(const weights::Metadata&, std::string_view key, double o
 
 /// Fills ModelConfig::latent, and the heads of the cache that follow from it.
 Result<void> parse_latent(const ConfigSource&, ModelConfig&);
+/// Fills ModelConfig::state and says which layers attend and which carry a state.
+Result<void> parse_mixers(const ConfigSource&, ModelConfig&);
 
 /// hidden_activation or hidden_act; silu when neither is there.
 Result<ops::Activation> parse_act(const weights::Metadata&);

@@ -24,12 +24,15 @@ Result<void> parse_nope(const Metadata& f, ModelConfig& c) {
   return {};
 }
 
-Result<std::vector<bool>> sliding_by_types(const Metadata& f, const ModelConfig& c) {
+/// Types of layers that have a state are parse_mixers()' business.
+Result<std::vector<bool>> sliding_by_types(const ConfigSource& s, const ModelConfig& c) {
+  const Metadata& f = s.fields;
   ISO_TRY(const std::vector<std::string_view> types, f.strings("layer_types"));
   if (int64_t(types.size()) != c.layers) return wrong(f, fmt::format("layer_types has {} entries for {} layers", types.size(), c.layers));
   std::vector<bool> slides;
-  for (std::string_view t : types) {
-    if (t != "sliding_attention" && t != "full_attention")
+  for (size_t i = 0; i < types.size(); ++i) {
+    const std::string_view t = types[i];
+    if (s.arch->mixer == Mixer::attention && t != "sliding_attention" && t != "full_attention")
       return unknown(f, fmt::format("layer_types names '{}'", t), "known: full_attention, sliding_attention");
     slides.push_back(t == "sliding_attention");
   }
@@ -56,7 +59,7 @@ Result<void> parse_windows(const ConfigSource& s, ModelConfig& c) {
   // GGUF writes 0 where config.json has null.
   ISO_TRY(const int64_t window, in_range_or(s.fields, "sliding_window", 0, kMaxContext, 0));
   const bool typed = s.fields.has("layer_types") && s.arch->windows != WindowRule::every;
-  ISO_TRY(const std::vector<bool> slides, typed ? sliding_by_types(s.fields, c) : sliding_by_rule(s, c));
+  ISO_TRY(const std::vector<bool> slides, typed ? sliding_by_types(s, c) : sliding_by_rule(s, c));
   for (size_t i = 0; i < slides.size(); ++i) {
     if (!slides[i]) continue;
     if (typed && window == 0) return wrong(s.fields, "layer_types has sliding layers, sliding_window is not set");

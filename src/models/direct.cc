@@ -13,7 +13,9 @@ Result<Direct> Direct::create(const Model& m, ops::Ops& o, const DirectOptions& 
   Direct d(m, o, options);
   d.blocks_ = (options.max_len + options.block_size - 1) / options.block_size;
   d.length_.assign(size_t(options.sequences), 0);
-  const std::vector<int64_t> blocks(m.kv_groups().size(), d.blocks_ * options.sequences);
+  std::vector<int64_t> blocks;
+  for (const ops::KvGroupSpec& g : m.kv_groups())
+    blocks.push_back(g.kind == ops::KvGroupSpec::Kind::state ? options.sequences : d.blocks_ * options.sequences);
   ISO_TRY(d.kv_, o.make_kv(m.kv_layers(), blocks, options.block_size, options.kv));
   return d;
 }
@@ -56,6 +58,11 @@ Result<ops::Tensor> Direct::step(std::span<const Chunk> chunks, const HiddenTap*
   std::vector<std::vector<int32_t>> tables(model_->kv_groups().size());
   std::vector<ops::Batch::Group> groups;
   for (size_t g = 0; g < tables.size(); ++g) {
+    if (model_->kv_groups()[g].kind == ops::KvGroupSpec::Kind::state) {  // the slot of a sequence is its number
+      for (const Chunk& c : chunks) tables[g].push_back(options_.scatter ? options_.sequences - 1 - c.sequence : c.sequence);
+      groups.push_back({tables[g].data(), 1, {}});
+      continue;
+    }
     const int64_t window = model_->kv_groups()[g].window;
     for (size_t s = 0; s < chunks.size(); ++s) {
       // The first query of the chunk sees furthest back.

@@ -15,15 +15,32 @@ void Transformer::set_config(ModelConfig c) {
   layers_.clear();
   // The full group comes first where there is one: prefix matching walks it, the sliding ones follow.
   std::vector<int64_t> windows;
-  for (const LayerConfig& l : config_.layer) windows.push_back(l.window);
+  const auto attends = [](const LayerConfig& l) { return l.mixer == Mixer::attention; };
+  for (const LayerConfig& l : config_.layer)
+    if (attends(l)) windows.push_back(l.window);
+  if (windows.empty()) windows.push_back(0);
   std::sort(windows.begin(), windows.end());
   windows.erase(std::unique(windows.begin(), windows.end()), windows.end());
   for (int64_t w : windows) groups_.push_back({w ? KvGroupSpec::Kind::sliding : KvGroupSpec::Kind::full, w, 0});
-  for (const LayerConfig& l : config_.layer) {
+  kv_at_.assign(config_.layer.size(), -1);
+  for (size_t i = 0; i < config_.layer.size(); ++i) {
+    const LayerConfig& l = config_.layer[i];
+    if (!attends(l)) continue;
+    kv_at_[i] = int(layers_.size());
     const int group = int(std::find(windows.begin(), windows.end(), l.window) - windows.begin());
     ++groups_[size_t(group)].layers;
     layers_.push_back({group, config_.kv_heads, config_.head_dim});
   }
+  state_at_.assign(config_.layer.size(), -1);
+  int states = 0;
+  for (size_t i = 0; i < config_.layer.size(); ++i) {
+    const int64_t floats = state_floats(config_, config_.layer[i].mixer);
+    if (floats == 0) continue;
+    ++states;
+    state_at_[i] = int(layers_.size());
+    layers_.push_back({.group = int(groups_.size()), .state_floats = floats});
+  }
+  if (states) groups_.push_back({KvGroupSpec::Kind::state, 0, states});
 }
 
 void Transformer::show(ops::Ops& o, const HiddenTap* tap, size_t l, RowSource& h) {
@@ -49,7 +66,7 @@ std::optional<ops::Norm> Transformer::head_norm(ops::Ops& o, Tensor x, const std
 Tensor Transformer::attend(ops::Ops& o, Qkv t, size_t layer, const Layer* heads) const {
   const ModelConfig& c = config_;
   const LayerConfig& l = c.layer[layer];
-  ops::AttentionArgs a{.q = t.q, .k = t.k, .v = t.v, .layer = int(layer), .heads = c.heads, .kv_heads = c.kv_heads, .head_dim = c.head_dim,
+  ops::AttentionArgs a{.q = t.q, .k = t.k, .v = t.v, .layer = kv_at_[layer], .heads = c.heads, .kv_heads = c.kv_heads, .head_dim = c.head_dim,
                        .scale = c.attn_scale, .softcap = c.attn_softcap, .window = l.window, .sinks = layers[layer].sinks, .gemma_norms = c.gemma_norms};
   if (heads) {
     a.q_norm = head_norm(o, t.q, heads->q_norm);
@@ -61,7 +78,10 @@ Tensor Transformer::attend(ops::Ops& o, Qkv t, size_t layer, const Layer* heads)
 
 Tensor Transformer::mix(ops::Ops& o, const RowSource& h, size_t layer) const {
   const Layer& w = layers[layer];
-  return w.latent ? mix_latent(o, h, layer) : attend(o, project(o, h, w), layer, &w);
+  if (w.latent) return mix_latent(o, h, layer);
+  if (w.delta) return mix_delta(o, h, layer);
+  if (w.q_gate) return mix_gated(o, h, layer);
+  return attend(o, project(o, h, w), layer, &w);
 }
 
 Tensor Transformer::feed_forward(ops::Ops& o, const RowSource& h, const Layer& w) const {

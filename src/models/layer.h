@@ -3,6 +3,7 @@
 
 #include <vector>
 
+#include "models/mixers.h"
 #include "models/model.h"
 #include "ops/ops.h"
 
@@ -23,6 +24,8 @@ struct LatentWeights {
 struct Layer {
   std::vector<float> attn_norm;        ///< [D] before attention
   ops::Linear q, k, v, o;              ///< [H*d, D], [K*d, D], [K*d, D], [D, H*d]
+  ops::Linear q_gate;                  ///< [H*d, D]: its sigmoid multiplies attention's output; or empty
+  std::unique_ptr<DeltaNet> delta;     ///< instead of attention, where the layer's configuration says so
   std::vector<float> q_norm, k_norm;   ///< [d] each head by itself, or [H*d] and [K*d] over the full width (OLMo 2)
   std::vector<float> sinks;            ///< [H] logits that take part in each head's softmax and add nothing; or empty
   LatentWeights latent;                ///< instead of q, k and v, where there is one
@@ -47,7 +50,8 @@ class Transformer : public Model {
   std::vector<Layer> layers;
   Globals globals;
 
-  /// Derives KV groups: one full group if any layer attends fully, one sliding group for each window length.
+  /// Derives KV groups: one full group if any layer attends fully, one sliding group for each window length, and last the group of the states. A model
+  /// without attention has a full group without layers, by which prefixes are found.
   void set_config(ModelConfig);
 
  protected:
@@ -62,9 +66,11 @@ class Transformer : public Model {
   Qkv project(ops::Ops&, const ops::RowSource& h, const Layer&) const;
   /// Norms each head of q and k by itself with the norms of `heads` (null: none), rotates them where the layer does, stores k and v, attends: [T, H*d].
   ops::Tensor attend(ops::Ops&, Qkv, size_t layer, const Layer* heads) const;
-  /// From what the layer's blocks read to what `o` reads, by whatever attention the layer has.
+  /// From what the layer's blocks read to what `o` reads, by whatever attention or recurrence the layer has.
   ops::Tensor mix(ops::Ops&, const ops::RowSource& h, size_t layer) const;
   ops::Tensor mix_latent(ops::Ops&, const ops::RowSource& h, size_t layer) const;
+  ops::Tensor mix_gated(ops::Ops&, const ops::RowSource& h, size_t layer) const;
+  ops::Tensor mix_delta(ops::Ops&, const ops::RowSource& h, size_t layer) const;
   ops::Tensor feed_forward(ops::Ops&, const ops::RowSource& h, const Layer&) const;
   /// [R, D] after the final norm -> logits [R, V].
   ops::Tensor logits(ops::Ops&, const ops::RowSource& h) const;
@@ -72,6 +78,8 @@ class Transformer : public Model {
   static bool narrow(ops::Ops&, const ops::Batch&, const HiddenTap*, ops::Tensor& x, ops::Tensor& y);
   /// Shows the tap the final norm's output and picks the rows that need logits, if narrow() did not.
   static ops::RowSource finish(ops::Ops&, const ops::Batch&, const HiddenTap*, ops::RowSource h, size_t layers);
+
+  std::vector<int> kv_at_, state_at_;  ///< by layer: its keys and values, its state among kv_layers(); -1 = none
 };
 
 }  // namespace isotope::models

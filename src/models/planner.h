@@ -40,6 +40,10 @@ class Planner {
   /// Adds the row's tensor to the plan; a tensor that must be there and is not goes to the list of missing ones.
   template <class Owner>
   Result<void> add(const TensorRow<Owner>& row, Owner& owner, const std::string& prefix);
+  /// Adds attention's query and gate, which share a tensor: of each head first the query's rows, then the gate's.
+  Result<void> add_gated_query(const LayerRow&, Layer&, const std::string& prefix);
+  /// Adds the tensors of a layer's recurrent mixer; does nothing for attention.
+  Result<void> add_mixer(Layer&, Mixer, const std::string& prefix);
   /// Adds a layer's mixture of experts.
   Result<void> add_moe(ops::Moe&, const std::string& prefix);
 
@@ -74,6 +78,17 @@ class Planner {
   Use pack_into(ops::Linear& slot, int64_t first, int64_t n, std::vector<int32_t> order = {});
   Use read_into(std::vector<float>& slot, int64_t first, int64_t n, float shift = 0, std::vector<int32_t> order = {});
   void need(std::string name) { missing_.push_back(std::move(name)); }
+
+  /// One tensor as several matrices, each with the rows that its list names.
+  struct Part {
+    ops::Linear* to;
+    std::vector<int32_t> rows;
+  };
+  Result<void> add_parts(const std::string& name, int64_t rows, int64_t cols, std::vector<Part>);
+  /// A small tensor as numbers, through `change` if there is one.
+  Result<void> add_numbers(std::vector<float>& to, const std::string& name, std::span<const int64_t> shape, std::function<void(std::vector<float>&)> change = {});
+  Result<void> add_conv(ops::ShortConv&, const std::string& prefix, int64_t channels, bool silu);
+  Result<void> add_delta(Layer&, const std::string& prefix);
 
   Result<void> add_router(ops::Moe&, const std::string& prefix);
   Result<void> add_experts(ops::Moe&, const std::string& prefix);

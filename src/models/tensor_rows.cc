@@ -110,6 +110,12 @@ int64_t size_of(Size s, const ModelConfig& c) {
   return 0;
 }
 
+bool of_attention(const LayerRow& r) {
+  const auto one_of = [](auto member, auto... options) { return member && ((member == options) || ...); };
+  return one_of(r.weight, &Layer::q, &Layer::k, &Layer::v, &Layer::o) || one_of(r.bias, &Layer::q, &Layer::k, &Layer::v, &Layer::o) ||
+         one_of(r.vector, &Layer::q_norm, &Layer::k_norm, &Layer::sinks);
+}
+
 std::span<const GlobalRow> global_rows() { return kGlobals; }
 std::span<const LayerRow> dense_rows() { return kDenseRows; }
 std::span<const LayerRow> qk_norm_rows() { return kQkNormRows; }

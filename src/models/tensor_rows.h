@@ -51,6 +51,9 @@ struct MoeNames {
   std::string_view shared_gate;                      ///< empty = none
 };
 
+/// Whether only layers with attention have it.
+bool of_attention(const LayerRow&);
+
 std::span<const GlobalRow> global_rows();
 std::span<const LayerRow> dense_rows();      ///< Llama, Mistral, SmolLM, Qwen 2, Gemma 1, Phi 3, Granite
 std::span<const LayerRow> qk_norm_rows();    ///< the same with a norm on each head of q and k: Qwen 3

@@ -16,9 +16,9 @@ struct Batch {
 
   /// One for each KV group of the model (full, each sliding window …).
   struct Group {
-    const int32_t* block_table = nullptr;  ///< [S, table_stride] block ids; -1 = freed (outside the window), never read
+    const int32_t* block_table = nullptr;  ///< [S, table_stride] block ids; -1 = freed (outside the window), never read. Of a state group: slot, then nothing
     int64_t table_stride = 0;
-    std::span<const int32_t> slots;        ///< [T] where each token's KV goes: block id * block size + offset
+    std::span<const int32_t> slots;        ///< [T] where each token's KV goes: block id * block size + offset; empty for a state group
   };
   std::span<const Group> groups;
 

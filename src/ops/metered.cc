@@ -18,9 +18,10 @@ int64_t bytes_of(Tensor t) { return t.rows * t.cols * int64_t(sizeof(float)); }
 
 /// Kinds of ops; linear layers are told apart by what they multiply with as well.
 enum class Op { embed, linear, linear_act, rms_norm, add_rms_norm, head_norm, rope, attention, act_mul, add, scale, softcap, gather, moe, store_kv, linear_heads,
-                add_rows, layer_norm };
+                add_rows, layer_norm, short_conv, gated_delta, scan, sigmoid_mul, mul };
 constexpr const char* kNames[] = {"embed", "linear", "linear + activation", "rms_norm", "add + rms_norm", "head_norm", "rope", "attention", "activation", "add", "scale",
-                                  "softcap", "gather", "mixture of experts", "cache write", "linear a head", "add rows", "layer_norm"};
+                                  "softcap", "gather", "mixture of experts", "cache write", "linear a head", "add rows", "layer_norm",
+                                  "short convolution", "gated delta rule", "state space scan", "sigmoid gate", "product"};
 
 /// What a source has done to its rows before they are multiplied, as far as it is more than quantizing.
 enum Steps { kAdd = 1, kAddNorm = 2, kNorm = 4, kQuantized = 8, kQuantizes = 16 };
@@ -166,6 +167,22 @@ class Metered final : public Ops {
 
   Tensor moe(Tensor x, const Moe& m) override {
     return timed(moe_row(x, m), moe_work(x, m), [&] { return in_->moe(x, m); });
+  }
+
+  Tensor short_conv(Tensor x, const ShortConv& c, StatePlace at) override {
+    return timed(plain(Op::short_conv), {2 * bytes_of(x), 2 * x.rows * x.cols * c.width}, [&] { return in_->short_conv(x, c, at); });
+  }
+  Tensor gated_delta(const DeltaArgs& a) override {
+    return timed(plain(Op::gated_delta), {8 * batch_.S() * a.state_floats() + 2 * bytes_of(a.v), 8 * a.v.rows * a.state_floats()}, [&] { return in_->gated_delta(a); });
+  }
+  Tensor scan(const ScanArgs& a) override {
+    return timed(plain(Op::scan), {8 * batch_.S() * a.state_floats() + 2 * bytes_of(a.x), 5 * a.x.rows * a.state_floats()}, [&] { return in_->scan(a); });
+  }
+  void sigmoid_mul(Tensor x, Tensor gate) override {
+    timed(plain(Op::sigmoid_mul), {3 * bytes_of(x), 0}, [&] { return in_->sigmoid_mul(x, gate), 0; });
+  }
+  void mul(Tensor x, Tensor y) override {
+    timed(plain(Op::mul), {3 * bytes_of(x), 0}, [&] { return in_->mul(x, y), 0; });
   }
 
   Result<std::unique_ptr<KvCache>> make_kv(std::span<const KvLayerSpec> layers, std::span<const int64_t> blocks, int block_size, KvType t) override {

@@ -14,6 +14,7 @@
 #include "isotope/options.h"
 #include "ops/batch.h"
 #include "ops/moe.h"
+#include "ops/recurrent.h"
 #include "ops/source.h"
 #include "tensor/tensor.h"
 
@@ -31,7 +32,7 @@ struct Rope {
 };
 
 struct KvGroupSpec {
-  enum class Kind { full, sliding } kind = Kind::full;
+  enum class Kind { full, sliding, state } kind = Kind::full;  ///< state: blocks are slots, one for each running sequence
   int64_t window = 0;  ///< sliding: a query at p sees keys in (p - window, p]
   int layers = 0;      ///< how many model layers store KV in this group
 };
@@ -41,6 +42,7 @@ struct KvLayerSpec {
   int group = 0;
   int kv_heads = 0;
   int head_dim = 0;
+  int64_t state_floats = 0;  ///< above 0: a layer with a recurrent state of so many floats instead of keys and values
 };
 
 /// All KV storage of a model on one device. Layout inside is the backend's own.
@@ -154,6 +156,13 @@ class Ops {
 
   /// The mixture of experts: routes each row, runs the chosen experts, adds them up and the shared block. [T, D] -> [T, D]
   virtual Tensor moe(Tensor x, const Moe&) = 0;
+
+  // ---- layers with a state; see recurrent.h ---------------------------------------------------------------------------------
+  virtual Tensor short_conv(Tensor x, const ShortConv&, StatePlace) = 0;  ///< [T, C] -> [T, C]
+  virtual Tensor gated_delta(const DeltaArgs&) = 0;                       ///< [T, value_heads * dv]
+  virtual Tensor scan(const ScanArgs&) = 0;                               ///< [T, heads * dim]
+  virtual void sigmoid_mul(Tensor x, Tensor gate) = 0;                    ///< x *= sigmoid(gate)
+  virtual void mul(Tensor x, Tensor y) = 0;                               ///< x *= y
 
   // ---- joined forms: what a model calls. Composed of the ops above unless a backend joins them; the bits are the same ----------------
   /// The source's rows themselves. REQUIRES: it is not quantized.

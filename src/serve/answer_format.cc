@@ -72,7 +72,7 @@ Json stop_reason(const Choice& c) {
 
 // Why the cached part of the prompt ends where it ends; null when all that was there has been reused.
 Json cache_reason_json(const RequestStats& s) {
-  static constexpr const char* kCauses[] = {"none", "cold", "token", "salt", "lora", "evicted", "block_edge", "window"};
+  static constexpr const char* kCauses[] = {"none", "cold", "token", "salt", "lora", "evicted", "block_edge", "window", "no_checkpoint"};
   if (s.cache_reason == CacheReason::none) return nullptr;
   return {{"cause", kCauses[size_t(s.cache_reason)]}, {"position", s.cache_position}};
 }

@@ -11,6 +11,7 @@
 #include "kernels/cpu/gemm.inl"
 #include "kernels/cpu/limits.inl"
 #include "kernels/cpu/probe.inl"
+#include "kernels/cpu/recurrent.inl"
 
 #define ISO_TABLE__(isa) table_##isa
 #define ISO_TABLE_(isa) ISO_TABLE__(isa)
@@ -18,7 +19,7 @@
 namespace isotope::kernels::cpu {
 
 extern const KernelTable ISO_TABLE_(ISO_ISA);
-constinit const KernelTable ISO_TABLE_(ISO_ISA) = {ISO_ISA_NAME, kGemm, kAttention, kElementwise, probe, kLimits};
+constinit const KernelTable ISO_TABLE_(ISO_ISA) = {ISO_ISA_NAME, kGemm, kAttention, kElementwise, probe, kLimits, kRecurrent};
 
 }  // namespace isotope::kernels::cpu
 #endif

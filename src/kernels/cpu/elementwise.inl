@@ -1,4 +1,6 @@
 // Bodies of elementwise.h; compiled once for each ISA through all.inl.
+#pragma once
+
 #include "kernels/cpu/elementwise.h"
 #include "kernels/cpu/functions.h"
 #include "kernels/cpu/simd.h"

@@ -6,6 +6,7 @@
 #include "kernels/cpu/elementwise.h"
 #include "kernels/cpu/gemm.h"
 #include "kernels/cpu/limits.h"
+#include "kernels/cpu/recurrent.h"
 
 namespace isotope::kernels::cpu {
 
@@ -23,6 +24,7 @@ struct KernelTable {
   ElementwiseKernels elementwise;
   ProbeFn probe;
   LimitKernels limits;
+  RecurrentKernels recurrent;
 };
 
 // One strong symbol for each ISA, defined by all.inl. Reach them through pick.h: calling a table that the CPU cannot run is undefined.

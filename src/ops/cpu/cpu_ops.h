@@ -49,6 +49,12 @@ class CpuOps final : public Ops {
   Tensor linear_act(Tensor x, const Linear& gate, const Linear& up, Activation) override;
   Tensor moe(Tensor x, const Moe&) override;
 
+  Tensor short_conv(Tensor x, const ShortConv&, StatePlace) override;
+  Tensor gated_delta(const DeltaArgs&) override;
+  Tensor scan(const ScanArgs&) override;
+  void sigmoid_mul(Tensor x, Tensor gate) override;
+  void mul(Tensor x, Tensor y) override;
+
   bool try_project(const RowSource&, std::span<const Linear* const> ws, std::span<Tensor> outs) override;
   std::optional<RowSource> try_gated(const RowSource&, const GatedArgs&) override;
   bool try_store_kv(const AttentionArgs&) override;
@@ -72,6 +78,11 @@ class CpuOps final : public Ops {
   void run_linear(const RowSource&, std::span<const LinearJob>);
   void check_attention(const AttentionArgs&) const;
   void store_kv(const AttentionArgs&);
+  /// The place in the slot of the batch's sequence s, cleared if the sequence begins in this step.
+  float* state_of(StatePlace, int64_t floats, int64_t s) const;
+  /// Calls f(sequence, piece) for all sequences' pieces in [0, pieces); on this thread alone when a piece's tokens cost little.
+  template <class F>
+  void for_pieces(int64_t pieces, int64_t cost, F&& f);
 
   const kernels::cpu::KernelTable& k_;
   Precision precision_;

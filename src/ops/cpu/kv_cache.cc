@@ -29,6 +29,7 @@ Result<void> check_kv(std::span<const KvLayerSpec> layers, size_t groups, int bl
     if (l.group < 0 || size_t(l.group) >= groups) {
       return fail(Code::internal, fmt::format("KV group {} does not exist", l.group), source, fmt::format("the model declares {} groups", groups));
     }
+    if (l.state_floats > 0 && l.state_floats <= int64_t{1} << 32) continue;
     if (l.kv_heads < 1 || l.kv_heads > 65536) {
       return fail(Code::unsupported, fmt::format("{} kv heads", l.kv_heads), source, "from 1 to 65536 are supported");
     }
@@ -42,6 +43,10 @@ Result<void> check_kv(std::span<const KvLayerSpec> layers, size_t groups, int bl
 
 CpuKvCache::Sizes CpuKvCache::sizes(const KvLayerSpec& spec, int block_size, KvType type) {
   Sizes s;
+  if (spec.state_floats) {
+    s.block = round_up(size_t(spec.state_floats) * sizeof(float));
+    return s;
+  }
   const size_t element = size_t(kernels::cpu::kKvBytes[int(type)]);
   s.k_tile = size_t(spec.head_dim) * kTile * element;
   s.v_tile = size_t(kernels::cpu::padded_dim(spec.head_dim)) * kTile * element;

@@ -1,5 +1,6 @@
 // Paged KV storage in host memory. A block of a layer holds, one kv head after the other: K [block/16][d][16 tokens], V [block][padded d] (bf16: in
 // pairs, see KvTile), and for int8 and fp8 the scales of K and of V [block] each. A head's part starts on a cache line.
+// A block of a layer with a recurrent state is that state of one sequence.
 #pragma once
 
 #include <memory>
@@ -33,6 +34,12 @@ class CpuKvCache final : public KvCache {
       t.v_scale = t.k_scale + block_size;
     }
     return t;
+  }
+
+  /// A sequence's state in a layer that has one.
+  float* state(int layer, int32_t slot) const noexcept {
+    const Layer& l = layers_[size_t(layer)];
+    return reinterpret_cast<float*>(l.memory.data() + size_t(slot) * l.size.block);
   }
 
   /// Byte sizes of the parts of a block.

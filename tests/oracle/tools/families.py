@@ -135,3 +135,9 @@ GPT_OSS = merged(BASE, head_dim=32, intermediate_size=64, attention_bias=True, n
                  layer_types=["sliding_attention", "full_attention"], output_router_logits=False, router_aux_loss_coef=0.9)
 family("gpt_oss", "gpt_oss", "GptOssForCausalLM", GPT_OSS, gguf=False)  # GGUF has no key for the limit, which is 7 there
 family("gpt_oss_mxfp4", "gpt_oss", "GptOssForCausalLM", merged(GPT_OSS, swiglu_limit=7.0), mxfp4=True)
+
+# Layers with a recurrent state. Sizes that are no multiples of sixteen show whether the last lanes are right.
+DELTA = dict(linear_conv_kernel_dim=4, linear_key_head_dim=16, linear_value_head_dim=24, linear_num_key_heads=2, linear_num_value_heads=4)
+family("qwen3_next", "qwen3_next", "Qwen3NextForCausalLM", merged(BASE, MOE, DELTA, rms_norm_eps=1e-6, rope_theta=10000000, partial_rotary_factor=0.25,
+       head_dim=32, num_hidden_layers=4, full_attention_interval=4, attention_bias=False, decoder_sparse_step=1, shared_expert_intermediate_size=32,
+       norm_topk_prob=True, mlp_only_layers=[], rope_scaling=None, use_sliding_window=False), gguf=False)

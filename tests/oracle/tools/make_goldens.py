@@ -53,6 +53,10 @@ def randomize(model, spec, gen):
                 centre = float(p.mean())  # 0 where the family's norm multiplies by 1 + w
                 final = spec.get("final_norm", 2.5 * gain / math.sqrt(hidden) / 0.04 if tied else 1.0) if FINAL_NORM.search(name) else 1.0
                 p.copy_(final * (1 + normal(p, 0.2)) - (1 if centre < 0.5 else 0))
+            elif name.endswith("A_log"):  # decays from fast to slow
+                p.copy_(torch.log(0.02 + 2 * torch.rand(p.shape, generator=gen)))
+            elif name.endswith((".D", "dt_bias", "dt_proj.bias")):
+                p.copy_(normal(p, 0.5) + (1 if name.endswith(".D") else -1))
             elif p.dim() == 1:
                 p.copy_(normal(p, 0.2))
             elif "embed_tokens" in name:

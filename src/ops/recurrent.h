@@ -1,0 +1,58 @@
+// Layers that carry a state from token to token, in one slot of the KV cache for each sequence. A sequence whose first token of the step stands at position 0
+// begins with a state of zeros, whatever its slot held; every other one goes on from what the slot holds.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "tensor/tensor.h"
+
+namespace isotope::ops {
+
+/// Part of a state layer's slot: floats [offset, offset + what the op needs).
+struct StatePlace {
+  int layer = 0;       ///< KvLayerSpec with `state_floats`
+  int64_t offset = 0;
+};
+
+constexpr int kMaxConvWidth = 8;
+
+/// Causal depthwise convolution over the last `width` tokens of each channel, zeros before the first one.
+struct ShortConv {
+  int width = 0;
+  std::vector<float> weight;  ///< [width, C], the oldest input first
+  std::vector<float> bias;    ///< [C] or empty
+  bool silu = false;          ///< applied to the result
+  int64_t channels() const { return width ? int64_t(weight.size()) / width : 0; }
+  int64_t state_floats() const { return (width - 1) * channels(); }
+};
+
+/// Gated delta rule (arXiv:2412.06464): for each value head, S = alpha·S + k uᵀ with u = beta·(v - alpha·Sᵀk), out = Sᵀq, where
+/// alpha = e^(neg_a · softplus(a + dt_bias)) and beta = beta_scale · sigmoid(b). Value head h belongs to key head h / (value_heads / key_heads).
+struct DeltaArgs {
+  tensor::Tensor q, k, v;     ///< [T, key_heads * dk] twice, normed and scaled; [T, value_heads * dv]
+  tensor::Tensor a, b;        ///< [T, value_heads]; b is overwritten. Both as linear layers leave them: rows of empty()
+  std::span<const float> neg_a, dt_bias;  ///< [value_heads]
+  float beta_scale = 1;
+  int key_heads = 0, value_heads = 0, dk = 0, dv = 0;
+  StatePlace at;
+  int64_t state_floats() const { return int64_t{value_heads} * ((dv + 15) / 16) * dk * 16; }
+};
+
+/// Selective state space. Mamba 2 (arXiv:2405.21060): `heads` heads of `dim` channels, one decay a head, B and C of `groups` groups. Mamba 1
+/// (arXiv:2312.00752): one head whose channels each have a step, and a decay for each of their states.
+/// dt = clamp(softplus(dt + dt_bias)); H = e^(neg_a dt) H + (dt·x) Bᵀ; out = H C + d·x.
+struct ScanArgs {
+  tensor::Tensor x, b, c;     ///< [T, heads * dim], [T, groups * states] twice
+  tensor::Tensor dt;          ///< [T, heads], or [T, dim] for Mamba 1; overwritten
+  std::span<const float> dt_bias, d;  ///< [dt.cols], [dt.cols]
+  std::span<const float> neg_a;       ///< [heads], or panels of sixteen channels [ceil(dim / 16), states, 16] for Mamba 1
+  float dt_low = 0, dt_high = 0;
+  int heads = 0, dim = 0, states = 0, groups = 1;
+  bool per_channel = false;   ///< Mamba 1
+  StatePlace at;
+  int64_t state_floats() const { return int64_t{heads} * ((dim + 15) / 16) * states * 16; }
+};
+
+}  // namespace isotope::ops
