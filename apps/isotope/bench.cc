@@ -26,7 +26,7 @@ struct Options {
   std::vector<std::string> models;
   std::vector<int64_t> prompt{512}, gen{128}, depth{0}, batch{2048}, parallel{1};
   std::vector<int> threads{0};
-  int repetitions = 5;
+  int repetitions = 5, turns = 0;
   std::string kv = "bf16", isa;
   bool json = false, no_warmup = false, explain = false;
   SimulateFlags simulate;
@@ -67,9 +67,12 @@ class Bench {
                      .isa = options_.isa};
     for (const int64_t n : options_.parallel) eo.max_num_seqs = std::max(eo.max_num_seqs, int(n));
     ops::MachineLimits limits;
-    if (options_.explain) {
+    if (options_.explain || options_.turns) {
       eo.profile = std::make_shared<StepProfile>();
       ISO_TRY(limits, machine_limits(eo, levers));
+    }
+    if (options_.turns) {
+      ISO_TRY(reader_, Reader::make(eo, levers));
     }
     show_progress("loading " + path);
     ISO_TRY(const auto engine, Engine::open(eo, levers));
@@ -103,6 +106,24 @@ class Bench {
                 "-d, -p, -n", "give fewer");
   }
 
+  /// Reads memory as the engine's team could.
+  class Reader {
+   public:
+    static Result<std::unique_ptr<Reader>> make(const EngineOptions& o, const levers::Levers& levers) {
+      auto r = std::make_unique<Reader>();
+      ISO_TRY(r->kernels_, kernels::cpu::pick_isa(o.isa.empty() ? levers.cpu().isa : o.isa));
+      ISO_TRY(r->memory_, ops::ReadTest::make());
+      r->team_ = std::make_unique<base::Team>(o.threads ? o.threads : base::machine().default_threads());
+      return r;
+    }
+    double seconds(int64_t bytes) const { return memory_.seconds(*team_, *kernels_, bytes); }
+
+   private:
+    const kernels::cpu::KernelTable* kernels_ = nullptr;
+    ops::ReadTest memory_;
+    std::unique_ptr<base::Team> team_;
+  };
+
   static Result<ops::MachineLimits> machine_limits(const EngineOptions& o, const levers::Levers& levers) {
     ISO_TRY(const auto* kernels, kernels::cpu::pick_isa(o.isa.empty() ? levers.cpu().isa : o.isa));
     const int threads = o.threads ? o.threads : base::machine().default_threads();
@@ -122,14 +143,36 @@ class Bench {
       if (i >= 0) row.samples_ns.push_back(ns);
     }
     if (profile_) row.profile = std::move(times_);
+    if (reader_ && gen) {
+      ISO_TRY(row.read_shares, turns(engine, row));
+    }
     rows_.push_back(std::move(row));
     return {};
+  }
+
+  /// A few steps, then reading as many bytes, and so on: a machine whose bandwidth changes from second to second gives the same to both.
+  Result<std::vector<double>> turns(Engine& engine, const BenchRow& row) {
+    constexpr int64_t kSteps = 4;
+    std::vector<double> shares;
+    double before = 0;
+    for (int i = 0; i <= options_.turns; ++i) {  // the first finds no reading before it
+      show_progress(fmt::format("{} npl {}: turn {}/{}", row.name(), row.parallel, i, options_.turns));
+      ISO_TRY(const int64_t ns, load_.once(engine, {.gen = kSteps, .depth = row.depth, .parallel = row.parallel}, profile_, &times_));
+      int64_t bytes = 0;
+      for (const OpTime& o : times_.ops) bytes += o.bytes;
+      bytes /= std::max<int64_t>(1, times_.steps);
+      const double after = reader_->seconds(bytes * kSteps);
+      if (i) shares.push_back((before + after) / 2 / (double(ns) * 1e-9));
+      before = after;
+    }
+    return shares;
   }
 
   const Options& options_;
   std::string cpu_;
   BenchLoad load_;
   StepProfile* profile_ = nullptr;
+  std::unique_ptr<Reader> reader_;  ///< for turns
   StepTimes times_;  ///< of the last repetition
   std::vector<BenchRow> rows_;
 };
@@ -178,6 +221,9 @@ void add_bench(CLI::App& app, Context& context) {
   sub->add_option("--isa", o->isa, "force an instruction set");
   sub->add_flag("--json", o->json, "a JSON array with llama-bench's key names");
   sub->add_flag("--explain", o->explain, "also time each op: bytes, operations, share of the machine's limit, and what bounds the step");
+  sub->add_option("--turns", o->turns, "with generation: also that many turns of a few steps and of reading as many bytes, for the share of the read bandwidth")
+      ->check(CLI::Range(0, 10'000))
+      ->capture_default_str();
   sub->add_flag("--no-warmup", o->no_warmup, "count the first run too");
   add_bench_serve(*sub, context);
   o->simulate.add(*sub);

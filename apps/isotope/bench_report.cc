@@ -25,6 +25,14 @@ std::string model_type(const ModelInfo& m) {
   return fmt::format("{} {} {}", m.architecture, count_text(m.parameters), m.file_type);
 }
 
+std::string turns_text(std::vector<double> shares) {
+  if (shares.empty()) return {};
+  std::sort(shares.begin(), shares.end());
+  const auto percent = [&](size_t tenth) { return 100 * shares[(shares.size() - 1) * tenth / 10]; };
+  return fmt::format("In {} turns with nothing but reading as many bytes: {:.0f} % of the read bandwidth ({:.0f} to {:.0f} %).\n", shares.size(), percent(5), percent(1),
+                     percent(9));
+}
+
 }  // namespace
 
 std::vector<double> BenchRow::samples_ts() const {
@@ -80,7 +88,7 @@ std::string bench_table(const std::vector<BenchRow>& rows) {
   out += "|\n";
   for (size_t i = 1; i < cells.size(); ++i) line(cells[i]);
   for (const BenchRow& r : rows)
-    if (r.profile) out += explain_text(fmt::format("{}, {}, npl {}", r.model.name, r.name(), r.parallel), *r.profile, r.limits);
+    if (r.profile) out += explain_text(fmt::format("{}, {}, npl {}", r.model.name, r.name(), r.parallel), *r.profile, r.limits) + turns_text(r.read_shares);
   return out;
 }
 
@@ -117,6 +125,7 @@ std::string bench_json(const std::vector<BenchRow>& rows) {
                    {"samples_ns", r.samples_ns},
                    {"samples_ts", r.samples_ts()}});
     if (r.profile) all.back()["explain"] = explain_json(*r.profile, r.limits);
+    if (!r.read_shares.empty()) all.back()["explain"]["read_shares"] = r.read_shares;
   }
   return all.dump(2) + "\n";
 }

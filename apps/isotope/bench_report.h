@@ -21,6 +21,7 @@ struct BenchRow {
   std::vector<int64_t> samples_ns;
   std::optional<StepTimes> profile;  ///< of the last repetition, when asked
   ops::MachineLimits limits;         ///< with a profile
+  std::vector<double> read_shares;   ///< of turns: time to read what steps read, against the time of those steps
   /// Tokens that one repetition computed in that time.
   int64_t tokens() const { return (prompt + gen) * parallel; }
   std::vector<double> samples_ts() const;

@@ -83,7 +83,7 @@ void measure(const kernels::cpu::KernelTable& t, const Settings& s, const tensor
     const double begin = now(s.threads == 1);
     for (const auto& w : weights) {
       const ops::LinearJob job{w.get(), {out.data(), rows, s.n, out_stride}, {}};
-      ops::linear(team, t, {x.data(), rows, s.k, x_stride}, scratch, {&job, 1});
+      ops::linear(team, t, tensor::Tensor{x.data(), rows, s.k, x_stride}, scratch, {&job, 1});
     }
     best = std::min(best, now(s.threads == 1) - begin);
   }

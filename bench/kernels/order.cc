@@ -3,7 +3,7 @@
 //   bench_order [--reps R]
 //
 // GEMM: one accumulator along k against two (even and odd blocks), which is what an order-free kernel would do to hide latencies.
-// Attention: chunks of fixed length with a maximum of their own, joined left to right, against one running maximum that chunks are added to directly
+// Attention: segments of fixed length that begin with a maximum of their own and are joined left to right, against one running maximum over the whole walk
 // (the bits of a row then depend on where its walk over the context began).
 // Both sides run in alternating pairs; the ratio is the middle one, below 1 where the fixed order is slower.
 #include <fmt/format.h>
@@ -60,37 +60,6 @@ void two_sums_panel(const TileSet<T>& s, const std::byte* record) {
     for (int r = 0; r < H; ++r) acc[0][t][r] += acc[1][t][r];
     finish<H>(acc[0][t], s.out[t], s.out_stride, s.bias[t], s.lanes[t]);
   }
-}
-
-/// One chunk added to a running result, whose maximum rises if it must.
-template <class F>
-[[gnu::noinline]] void attend_running(const ChunkArgs& a, Partial& run) {
-  alignas(64) float s[kMaxRows * kChunk];
-  alignas(64) Factor<F> p[kMaxRows * kChunk / kStep<F>];
-  const int dp = padded_dim(a.d);
-  for_row_groups(a.rows, [&]<int R>(int row) { score_rows<F, R>(a, row, 0, kChunk / kTile, s); });
-  for (int r = 0; r < a.rows; ++r) {
-    f32x16 top = load(s + r * kChunk);
-    for (int t = 16; t < kChunk; t += 16) top = max(top, load(s + r * kChunk + t));
-    const float m = std::max(run.m[r], hmax(top));
-    if (m > run.m[r]) {
-      const f32x16 f = exp(set1(run.m[r] - m));
-      for (int j = 0; j < dp; j += 16) store(run.o + r * dp + j, load(run.o + r * dp + j) * f);
-      run.l[r] *= lane0(f);
-      run.m[r] = m;
-    }
-    f32x16 sum = zero_f32();
-    for (int t = 0; t < kChunk; t += 16) {
-      f32x16 w;
-      if constexpr (F::kPairs) w = exp_below_coarse(load(s + r * kChunk + t) - set1(m));
-      else w = exp_below(load(s + r * kChunk + t) - set1(m));
-      sum += w;
-      if constexpr (F::kPairs) store_pair_scalars(p + (r * kChunk + t) / 2, w);
-      else store(p + r * kChunk + t, w);
-    }
-    run.l[r] += hsum(sum);
-  }
-  for_row_groups(a.rows, [&]<int R>(int row) { weigh_rows<F, R, Sum::further>(a, row, 0, kChunk, p, run.o); });
 }
 
 double seconds(const std::function<void()>& f) {
@@ -164,24 +133,27 @@ void attention_pair(const char* name, int reps, int d, int rows, int context) {
   std::vector<const float*> pointers;
   for (int r = 0; r < rows; ++r) queries.emplace_back(noise(), row.data() + d);
   for (const auto& q : queries) pointers.push_back(q.data());
-  std::vector<float> q(size_t(d * kMaxRows * 2));
+  std::vector<float> q(kQueryBytes / sizeof(float));
   pack_q<F>(q.data(), pointers.data(), rows, d);
   std::vector<int> lo(size_t(rows), 0), hi(size_t(rows), kChunk);
-  alignas(64) static float o_run[kMaxRows * kMaxHeadDim], o_part[kMaxRows * kMaxHeadDim];
-  Partial run, part;
+  alignas(64) static float o_run[kMaxRows * kMaxHeadDim], o_segment[kMaxRows * kMaxHeadDim];
+  Partial run, segment;
   run.o = o_run;
-  part.o = o_part;
-  const auto walk = [&](auto chunk) {
+  segment.o = o_segment;
+  const auto walk = [&](bool segments) {
     clear_partial(run, rows, d);
     for (int c = 0; c < chunks; ++c) {
       const KvTile* now = &tiles[size_t(c * (kChunk / kTile))];
-      chunk(ChunkArgs{.q = q.data(), .rows = rows, .d = d, .tiles = now, .next = c + 1 < chunks ? now + kChunk / kTile : now, .lo = lo.data(), .hi = hi.data(),
-                      .scale = 0.125f});
+      if (segments && c * kChunk % kSegment == 0) clear_partial(segment, rows, d);
+      attend<F>(ChunkArgs{.q = q.data(), .rows = rows, .d = d, .tiles = now, .next = c + 1 < chunks ? now + kChunk / kTile : now, .lo = lo.data(), .hi = hi.data(),
+                          .scale = 0.125f},
+                segments ? segment : run);
+      if (segments && (c + 1) * kChunk % kSegment == 0) merge_partial(run, segment, rows, d);
     }
   };
   const unsigned state = enter<F>();
-  compare(fmt::format("attention {} d {}, {} row{}, context {}", name, d, rows, rows == 1 ? "" : "s", context), reps,
-          [&] { walk([&](const ChunkArgs& a) { join_chunk<F>(a, run, part); }); }, [&] { walk([&](const ChunkArgs& a) { attend_running<F>(a, run); }); });
+  compare(fmt::format("attention {} d {}, {} row{}, context {}", name, d, rows, rows == 1 ? "" : "s", context), reps, [&] { walk(true); },
+          [&] { walk(false); });
   leave<F>(state);
 }
 
@@ -197,6 +169,7 @@ int main(int argc, char** argv) {
   gemm_pair<Pack::q8_0, 1, 1>("Q8_0", reps, 2048, 2048);
   gemm_pair<Pack::q8_0, 16, kTilesAtOnce>("Q8_0", reps, 2048, 128);
   attention_pair<KvBf16>("bf16", reps, 64, 1, 4096);
+  attention_pair<KvBf16>("bf16", reps, 64, 3, 4096);
   attention_pair<KvBf16>("bf16", reps, 64, 12, 4096);
   attention_pair<KvBf16>("bf16", reps, 256, 12, 4096);
   attention_pair<KvF32>("f32", reps, 64, 12, 4096);

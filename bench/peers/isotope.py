@@ -1,5 +1,5 @@
 """Isotope's side: its programs and what they print."""
-import json, os
+import json, os, statistics
 
 import llama, processes
 from servers import Server
@@ -35,6 +35,12 @@ def explain(run, model, prompt=0, generate=0, sequences=1):
     """Times of the ops of one test, as `isotope bench --explain` tells them."""
     rows = program(run, "bench", "-m", model, "-t", str(run.threads), "-r", "1", "--json", "-p", str(prompt), "-n", str(generate), "--npl", str(sequences), "--explain")
     return rows[0]["explain"]
+
+
+def read_share(run, model, turns):
+    """Share of the read bandwidth that generation reaches: the middle one of many turns of a few steps and of reading as many bytes, in one process."""
+    rows = program(run, "bench", "-m", model, "-t", str(run.threads), "-r", "1", "--json", "--kv", "bf16", "-p", "0", "-n", "8", "--explain", "--turns", str(turns))
+    return statistics.median(rows[0]["explain"]["read_shares"])
 
 
 def server(run, model, log):

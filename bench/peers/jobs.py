@@ -70,21 +70,22 @@ class Start(Job):
 
 
 class Limit(Job):
-    """Shares of what `isotope doctor` measured on this machine just before."""
+    """Shares of what `isotope doctor` measured on this machine just before; of the read bandwidth in turns, because that changes from second to second."""
 
     def sides(self):
-        if "gemm" in self.metrics and not isotope.explains(self.run):
-            self.unavailable["gemm"] = NO_EXPLAIN
-            self.metrics = [m for m in self.metrics if m != "gemm"]
+        if not isotope.explains(self.run):
+            for m in {"gemm", "generation"} & set(self.metrics):
+                self.unavailable[m] = NO_EXPLAIN
+            self.metrics = [m for m in self.metrics if m not in self.unavailable]
         return {"isotope": self.shares}
 
     def shares(self, i):
         s, limits, cost = self.run.sizes, isotope.limits(self.run), isotope.linear_cost(self.run, self.model)
         out = {}
-        if {"prompt", "generation"} & set(self.metrics):
-            got = isotope.bench(self.run, self.model, prompts=[s.prompt], generate=s.generate)
-            out["prompt"] = got[("prompt", s.prompt)] * cost["ops"] / limits["int8_ops"]
-            out["generation"] = got[("generation", 0)] * cost["token_bytes"] / limits["read_bytes"]
+        if "prompt" in self.metrics:
+            out["prompt"] = isotope.bench(self.run, self.model, prompts=[s.prompt])[("prompt", s.prompt)] * cost["ops"] / limits["int8_ops"]
+        if "generation" in self.metrics:
+            out["generation"] = isotope.read_share(self.run, self.model, turns=s.turns)
         if "gemm" in self.metrics:
             out["gemm"] = integer_share(isotope.explain(self.run, self.model, prompt=s.prompt), limits["int8_ops"])
         return {metric: out[metric] for metric in self.metrics}

@@ -3,7 +3,7 @@
 
     random_gguf.py --shape llama-1b --type Q4_K --vocab-from smollm2-135m.gguf OUT.gguf
 
-The tokenizer comes from another GGUF file, so that servers can load the result. Weights are random codes with scales that give a standard
+The tokenizer comes from another GGUF file, so that servers can load the result; with `--vocab N` there is none, and N tokens. Weights are random codes with scales that give a standard
 deviation near 1/sqrt(fan-in). The same arguments give the same file. Needs numpy.
 """
 import argparse, os, struct, sys
@@ -38,6 +38,7 @@ SHAPES = {
     "qwen3-0.6b": Shape("qwen3", 28, 1024, 16, 8, 128, 3072, 1e6),
     "qwen3-1.7b": Shape("qwen3", 28, 2048, 16, 8, 128, 6144, 1e6),
     "qwen3moe-3b": Shape("qwen3moe", 24, 1024, 16, 4, 128, 512, 1e6, 64, 8),
+    "qwen3moe-tiny": Shape("qwen3moe", 1, 256, 4, 2, 64, 256, 1e6, 4, 2),  # for tests
 }
 
 
@@ -171,11 +172,11 @@ def padding(n):
     return b"\0" * (-n % ALIGNMENT)
 
 
-def write(out, shape_name, type_name, vocab_from, context=32768, seed=1):
+def write(out, shape_name, type_name, vocab_from, context=32768, seed=1, vocabulary=0):
     shape, weight = SHAPES[shape_name], FORMATS[type_name]
     # Published mixes of K formats keep the embedding, which is the head too, in six bits.
     head = FORMATS["Q6_K"] if type_name == "Q4_K" else FORMATS["Q8_0"] if type_name == "Q8_0" else weight
-    tokenizer, vocabulary = tokenizer_of(vocab_from)
+    tokenizer, vocabulary = tokenizer_of(vocab_from) if vocab_from else ({}, vocabulary)
     pairs = list(metadata(f"{shape_name} random {type_name}", shape, context, vocabulary)) + list(tokenizer.values())
     listed = list(tensors(shape, vocabulary, weight, head))
     header = struct.pack("<4sIQQ", b"GGUF", 3, len(listed), len(pairs)) + b"".join(pairs)
@@ -198,11 +199,13 @@ def main():
     p.add_argument("out")
     p.add_argument("--shape", choices=SHAPES, default="llama-1b")
     p.add_argument("--type", choices=FORMATS, default="Q4_K")
-    p.add_argument("--vocab-from", required=True, metavar="FILE.gguf")
+    words = p.add_mutually_exclusive_group(required=True)
+    words.add_argument("--vocab-from", metavar="FILE.gguf")
+    words.add_argument("--vocab", type=int, default=0, metavar="N")
     p.add_argument("--context", type=int, default=32768)
     p.add_argument("--seed", type=int, default=1)
     a = p.parse_args()
-    write(a.out, a.shape, a.type, a.vocab_from, a.context, a.seed)
+    write(a.out, a.shape, a.type, a.vocab_from, a.context, a.seed, a.vocab)
 
 
 if __name__ == "__main__":

@@ -23,9 +23,11 @@ class Sizes:
     concurrency: int = 8
     tokenize_seconds: float = 2
     texts: int = 512
+    turns: int = 40
 
 
-QUICK = Sizes(prompt=64, long=128, generate=16, depth=128, sequences=4, batch_generate=8, requests=6, own=32, shared=64, output=8, concurrency=2, tokenize_seconds=0.1, texts=32)
+QUICK = Sizes(prompt=64, long=128, generate=16, depth=128, sequences=4, batch_generate=8, requests=6, own=32, shared=64, output=8, concurrency=2,
+              tokenize_seconds=0.1, texts=32, turns=4)
 
 
 @dataclass(frozen=True)
@@ -84,7 +86,7 @@ def start_rows(model):
 def limit_rows():
     group = "Share of the machine's limit, llama-1b random Q4_K"
     rows = [("gemm", "linear layers of prompt {prompt}, of the int8 peak", 0.65), ("prompt", "whole prompt {prompt}, of the int8 peak", 0.58),
-            ("generation", "generation {generate}, of the read bandwidth", 0.92)]
+            ("generation", "generation, of the read bandwidth, in turns with nothing but reading", 0.92)]
     return [Row(f"limit-{metric}", group, text, "limit:llama1b-q4_k", metric, "", "", aim, "share") for metric, text, aim in rows]
 
 

@@ -101,6 +101,12 @@ TEST_P(TinyBits, AreTheSameHoweverThePromptRuns) {
 }
 INSTANTIATE_TEST_SUITE_P(Families, TinyBits, testing::ValuesIn(families()), [](const auto& info) { return info.param; });
 
+/// Experts in blocks of 256 with minima; few of them, so that their rows are now single ones and now panels. `random_gguf.py --shape qwen3moe-tiny --vocab 96
+/// --context 256` made it.
+TEST(FileBits, MixtureOfExpertsInQ4K) {
+  expect_same_bits(goldens_folder() + "/../files/qwen3moe-tiny-Q4_K.gguf", random_ids(61, 96, 8), Precision::fast, KvType::bf16);
+}
+
 struct Real {
   const char* model;
   KvType kv;

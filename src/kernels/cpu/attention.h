@@ -1,14 +1,16 @@
 // Attention over a paged KV cache, one chunk of tokens at a time. Numbers only: who computes which chunk is the op's business.
 //
 // The arithmetic, which decides every bit (contract 1):
-//   - A chunk is kChunk tokens aligned to absolute position 0. A row (one query head of one token) sees the tokens [lo, hi) of it.
+//   - A segment is kSegment tokens aligned to absolute position 0, a chunk kChunk tokens of it. A row (one query head of one token) sees the tokens [lo, hi) of
+//     a chunk.
 //   - score(t) = scale * sum over j = 0, 1 … d-1 of q[j] * K[j][t], one fused multiply-add each (times the token's K scale for int8 and fp8); then the soft cap.
 //     bfloat16: q is rounded to bfloat16 and j runs 1, 0, 3, 2 …, the order of vdpbf16ps; denormals count as zero.
-//   - m = the largest score the row sees in this chunk; p(t) = exp(score(t) - m); l = the sum of p, lane t % 16 first, then the tree over the lanes.
-//   - o[j] = sum over t = lo, lo+1 … hi-1 of p(t) * V[t][j], one fused multiply-add each (p times the token's V scale for int8 and fp8).
+//   - m = the largest score the row sees in this chunk and in those of the segment before it; f = exp(m before - m), 1 if m stays; p(t) = exp(score(t) - m);
+//     l = l * f + the sum of p, lane t % 16 first, then the tree over the lanes.
+//   - o[j] = o[j] * f, then for t = lo, lo+1 … hi-1 plus p(t) * V[t][j], one fused multiply-add each (p times the token's V scale for int8 and fp8).
 //     bfloat16: p is rounded to bfloat16 (l sums it unrounded) and t runs 1, 0, 3, 2 …; of a pair that is half seen the other half counts as zero.
-//   - merge() joins partial results; chunks are merged in ascending order. What a row does not see is skipped, so that a chunk it sees nothing of is no
-//     chunk at all.
+//   - merge() joins the segments, in ascending order, onto an empty result. What a row does not see is skipped, so that a chunk or a segment it sees nothing
+//     of is none at all.
 // It depends neither on how many rows a call has nor on which other rows they are. Online softmax: Milakov, Gimelshein 2018; chunked: Dao et al. 2023.
 #pragma once
 
@@ -16,10 +18,12 @@
 
 namespace isotope::kernels::cpu {
 
-inline constexpr int kChunk = 128;        ///< tokens; a build constant: it decides bits
+inline constexpr int kChunk = 256;        ///< tokens; a build constant: it decides bits
+inline constexpr int kSegment = 512;      ///< tokens, whole chunks; the same
 inline constexpr int kTile = 16;         ///< tokens side by side in the lanes
 inline constexpr int kMaxRows = 12;      ///< rows of one call
 inline constexpr int kMaxHeadDim = 576;
+inline constexpr int kQueryBytes = 4 * kMaxRows * (kMaxHeadDim + 32);  ///< of the rows of one call as pack_q() makes them
 
 /// How keys and values are stored. int8 and fp8 (E4M3) have one float32 scale for each token and head, for K and for V.
 enum class KvFormat : uint8_t { f32, f16, bf16, int8, fp8, count_ };
@@ -55,18 +59,17 @@ struct Partial {
 };
 
 struct AttentionKernels {
-  /// Queries as chunk() wants them: at most 4 * d * kMaxRows bytes.
+  /// Queries as chunk() wants them: at most kQueryBytes.
   void (*pack_q[int(KvFormat::count_)])(void* out, const float* const* rows, int n, int d) noexcept;
-  void (*chunk[int(KvFormat::count_)])(const ChunkArgs&, Partial& out) noexcept;
-  /// run = run joined with the chunk, the same bits as chunk() and merge(); `part` is scratch.
-  void (*join_chunk[int(KvFormat::count_)])(const ChunkArgs&, Partial& run, Partial& part) noexcept;
-  /// chunk(), join_chunk(), merge() and finish() of a format are called between enter() and leave(enter's value) on the same thread: the arithmetic of bf16
+  /// A segment's result goes on with its next chunk; clear() starts it.
+  void (*chunk[int(KvFormat::count_)])(const ChunkArgs&, Partial& segment) noexcept;
+  /// chunk(), merge() and finish() of a format are called between enter() and leave(enter's value) on the same thread: the arithmetic of bf16
   /// knows no denormals.
   unsigned (*enter[int(KvFormat::count_)])() noexcept;
   void (*leave[int(KvFormat::count_)])(unsigned) noexcept;
-  /// Starts a running result.
+  /// Starts a result: of a segment, or the running one.
   void (*clear)(Partial& run, int rows, int d) noexcept;
-  /// run = run joined with the chunk that follows it.
+  /// run = run joined with the segment that follows it.
   void (*merge)(Partial& run, const Partial& part, int rows, int d) noexcept;
   /// out[i] = o / l; sinks [rows] or null: a logit that takes weight and gives no value.
   void (*finish)(Partial& run, const float* sinks, float* const* out, int rows, int d) noexcept;

@@ -69,8 +69,9 @@ inline m16 seen_lanes(int lo, int hi, int tile) {
   return first_n(b < 0 ? 0 : b > 16 ? 16 : b) & ~first_n(a < 0 ? 0 : a > 16 ? 16 : a);
 }
 
-/// With few rows the arithmetic waits for memory: while K is read V is fetched ahead, while V is read the next chunk's K.
-constexpr int kFetchAheadRows = 6;
+/// With few rows the arithmetic waits for memory: beside K that of the next chunk is fetched, beside V that of the next chunk. A chunk is too large for the
+/// first-level cache to hold it that long, so it waits in the second. (Zen 4, 3 rows of 64 from memory: 14 GB/s a core into the first, 20 into the second.)
+constexpr int kFetchAheadRows = 8;
 
 /// What a query's element, or pair of elements, and a weight, or pair of weights, are to the kernels.
 template <class F>
@@ -78,6 +79,12 @@ using Factor = std::conditional_t<F::kPairs, PairScalar, float>;
 /// Tokens, or elements, that a factor stands for.
 template <class F>
 constexpr int kStep = F::kPairs ? 2 : 1;
+
+/// Factors from one row of the queries to the next: constant, so that rows need no registers of their own; no power of two, which would crowd a few sets of the
+/// first-level cache.
+template <class F>
+constexpr int kQueryStride = kMaxHeadDim / kStep<F> + 16;
+static_assert(kMaxRows * kQueryStride<KvF32> * sizeof(Factor<KvF32>) <= kQueryBytes && kMaxRows * kQueryStride<KvBf16> * sizeof(Factor<KvBf16>) <= kQueryBytes);
 
 template <class F>
 inline auto load_operand(const typename F::T* p) {
@@ -90,31 +97,31 @@ inline f32x16 multiply_add(f32x16 acc, const decltype(load_operand<F>(nullptr))&
   else return fma(set1(*b), a, acc);
 }
 
-/// s[r][16 j + lane] = scale * q_r · K for R rows and N tiles; q [d or d / 2][kMaxRows], s rows are kChunk apart.
+/// s[r][16 j + lane] = scale * q_r · K for R rows and N tiles; q rows are kQueryStride apart, s rows kChunk.
 template <class F, int R, int N>
-inline void scores(const Factor<F>* q, const KvTile* tiles, int d, float scale, float* s) {
+inline void scores(const Factor<F>* q, const KvTile* tiles, const KvTile* next, int d, float scale, float* s) {
   f32x16 acc[R][N];
-  const typename F::T *k[N], *v[N];
+  const typename F::T *k[N], *ahead[N];
   for (int j = 0; j < N; ++j) {
     k[j] = static_cast<const typename F::T*>(tiles[j].k);
-    v[j] = static_cast<const typename F::T*>(tiles[j].v);
+    ahead[j] = static_cast<const typename F::T*>(next[j].k);
   }
 #pragma GCC unroll 16
   for (int r = 0; r < R; ++r) {
 #pragma GCC unroll 4
     for (int j = 0; j < N; ++j) acc[r][j] = zero_f32();
   }
-  for (int i = 0; i < d; i += kStep<F>, q += kMaxRows) {
+  for (int i = 0; i < d; i += kStep<F>, ++q) {
     decltype(load_operand<F>(nullptr)) kv[N];
 #pragma GCC unroll 4
     for (int j = 0; j < N; ++j) {
       kv[j] = load_operand<F>(k[j] + 16 * i);
-      if constexpr (R <= kFetchAheadRows) prefetch(v[j] + 16 * i);
+      if constexpr (R <= kFetchAheadRows) prefetch_l2(ahead[j] + 16 * i);
     }
 #pragma GCC unroll 16
     for (int r = 0; r < R; ++r) {
 #pragma GCC unroll 4
-      for (int j = 0; j < N; ++j) acc[r][j] = multiply_add<F>(acc[r][j], kv[j], q + r);
+      for (int j = 0; j < N; ++j) acc[r][j] = multiply_add<F>(acc[r][j], kv[j], q + r * kQueryStride<F>);
     }
   }
   for (int j = 0; j < N; ++j) {
@@ -126,32 +133,30 @@ inline void scores(const Factor<F>* q, const KvTile* tiles, int d, float scale, 
   }
 }
 
-/// Where a sum over tokens starts and what becomes of it.
+/// Where a sum over tokens starts.
 enum class Sum {
-  fresh,    ///< starts at zero, replaces what was there
   further,  ///< goes on from what was there
-  joined,   ///< starts at zero, is joined with what was there: merge()
-};
-/// Factors of a merge, for each row: of what was there and of what comes.
-struct Join {
-  alignas(64) float old_factor[16], new_factor[16];
+  scaled,   ///< goes on from what was there times the row's factor
 };
 
 /// o[r][16 j …] = sum over t in [t0, t1) of p[r][t] * V[t] for R rows and N vectors of the head, see Sum.
 /// Pairs: only one row at a time may begin or end within a pair.
 template <class F, int R, int N, Sum S>
-inline void weigh(const Factor<F>* p, const ChunkArgs& a, int t0, int t1, int dp, int column, float* o, const float* old_factor, const float* new_factor) {
+inline void weigh(const Factor<F>* p, const ChunkArgs& a, int t0, int t1, int dp, int column, float* o, const float* factor) {
   f32x16 acc[R][N];
 #pragma GCC unroll 16
   for (int r = 0; r < R; ++r) {
 #pragma GCC unroll 8
-    for (int j = 0; j < N; ++j) acc[r][j] = S == Sum::further ? load(o + r * dp + column + 16 * j) : zero_f32();
+    for (int j = 0; j < N; ++j) {
+      acc[r][j] = load(o + r * dp + column + 16 * j);
+      if constexpr (S == Sum::scaled) acc[r][j] = acc[r][j] * set1(factor[r]);
+    }
   }
   constexpr int kPer = kStep<F>;
   for (int t = t0 / kPer * kPer; t < t1; t += kPer) {
     const int at = t % kTile * dp + kPer * column;
     const typename F::T *v = static_cast<const typename F::T*>(a.tiles[t / kTile].v) + at, *next = nullptr;
-    if constexpr (R <= kFetchAheadRows) next = static_cast<const typename F::T*>(a.next[t / kTile].k) + at;
+    if constexpr (R <= kFetchAheadRows) next = static_cast<const typename F::T*>(a.next[t / kTile].v) + at;
     decltype(load_operand<F>(nullptr)) vv[N];
 #pragma GCC unroll 8
     for (int j = 0; j < N; ++j) {
@@ -159,7 +164,7 @@ inline void weigh(const Factor<F>* p, const ChunkArgs& a, int t0, int t1, int dp
       if constexpr (F::kPairs && R == 1) {  // what the row does not see may be anything, also NaN
         if (t < t0 || t + 1 >= t1) vv[j] = keep_halves(vv[j], t >= t0, t + 1 < t1);
       }
-      if constexpr (R <= kFetchAheadRows) prefetch(next + 16 * kPer * j);
+      if constexpr (R <= kFetchAheadRows) prefetch_l2(next + 16 * kPer * j);
     }
 #pragma GCC unroll 16
     for (int r = 0; r < R; ++r) {
@@ -170,11 +175,7 @@ inline void weigh(const Factor<F>* p, const ChunkArgs& a, int t0, int t1, int dp
 #pragma GCC unroll 16
   for (int r = 0; r < R; ++r) {
 #pragma GCC unroll 8
-    for (int j = 0; j < N; ++j) {
-      float* to = o + r * dp + column + 16 * j;
-      if constexpr (S == Sum::joined) store(to, fma(load(to), set1(old_factor[r]), acc[r][j] * set1(new_factor[r])));
-      else store(to, acc[r][j]);
-    }
+    for (int j = 0; j < N; ++j) store(o + r * dp + column + 16 * j, acc[r][j]);
   }
 }
 
@@ -194,19 +195,19 @@ inline void for_groups(int begin, int end, F f) {
   if constexpr (N > 1) for_groups<N / 2>(begin, end, f);
 }
 
+// Functions of their own: inlined into attend(), their accumulators were spilled. Two tiles at once, as many streams as the caches' ways put up with.
 template <class F, int R>
-void score_rows(const ChunkArgs& a, int row, int first_tile, int last_tile, float* s) {
-  for_groups<blocking<R, 4>()>(first_tile, last_tile, [&]<int N>(int j) {
-    scores<F, R, N>(static_cast<const Factor<F>*>(a.q) + row, a.tiles + j, a.d, a.scale, s + row * kChunk + 16 * j);
+[[gnu::noinline]] void score_rows(const ChunkArgs& a, int row, int first_tile, int last_tile, float* s) {
+  for_groups<blocking<R, R == 1 ? 4 : 2>()>(first_tile, last_tile, [&]<int N>(int j) {
+    scores<F, R, N>(static_cast<const Factor<F>*>(a.q) + row * kQueryStride<F>, a.tiles + j, a.next + j, a.d, a.scale, s + row * kChunk + 16 * j);
   });
 }
 
 template <class F, int R, Sum S>
-void weigh_rows(const ChunkArgs& a, int row, int t0, int t1, const Factor<F>* p, float* o, const Join* join = nullptr) {
+[[gnu::noinline]] void weigh_rows(const ChunkArgs& a, int row, int t0, int t1, const Factor<F>* p, float* o, const float* factors = nullptr) {
   const int dp = padded_dim(a.d);
-  const float *was = S == Sum::joined ? join->old_factor + row : nullptr, *comes = S == Sum::joined ? join->new_factor + row : nullptr;
   for_groups<blocking<R, 8>()>(0, dp / 16, [&]<int N>(int j) {
-    weigh<F, R, N, S>(p + row * kChunk / kStep<F>, a, t0, t1, dp, 16 * j, o + row * dp, was, comes);
+    weigh<F, R, N, S>(p + row * kChunk / kStep<F>, a, t0, t1, dp, 16 * j, o + row * dp, S == Sum::scaled ? factors + row : nullptr);
   });
 }
 
@@ -295,25 +296,37 @@ inline void reduce_rows(const f32x16 (&lanes)[16], int rows, float* out, One one
   store(out, v);
 }
 
-/// Scores of all rows become weights, with their maxima and sums. Maxima come first, so that no row waits for another's.
-template <class F>
-void soften(const ChunkArgs& a, Range seen, float* s, Factor<F>* p, Partial& out) {
+/// m of the running result rises to the rows' new maxima. Returns the factors of what there was: 1 where nothing rose.
+inline f32x16 raise(Partial& run, f32x16 tops) {
+  const f32x16 m0 = load(run.m), m1 = max(m0, tops);
+  store(run.m, m1);
+  return select(eq(m0, m1), set1(1.0f), exp(m0 - m1));
+}
+
+/// Scores of all rows become weights, with their maxima and sums. Maxima come first, so that no row waits for another's. All: each row sees the whole chunk.
+template <class F, bool All>
+void soften(const ChunkArgs& a, Range seen, float* s, Factor<F>* p, Partial& run, float* factors) {
+  alignas(64) float tops[16], sums[16];
   f32x16 lanes[16];
   bool whole[kMaxRows];
+  if constexpr (All) seen = {0, kChunk};
 #pragma GCC unroll 4
   for (int r = kMaxRows; r < 16; ++r) lanes[r] = zero_f32();  // rows that nobody asks for: only that they are initialised
   for (int r = 0; r < a.rows; ++r) {
-    whole[r] = a.lo[r] <= seen.lo && a.hi[r] >= seen.hi && seen.lo % 16 == 0 && seen.hi % 16 == 0;
+    whole[r] = All || (a.lo[r] <= seen.lo && a.hi[r] >= seen.hi && seen.lo % 16 == 0 && seen.hi % 16 == 0);
     lanes[r] = whole[r] ? largest_scores<F, true>(a, r, seen, s + r * kChunk) : largest_scores<F, false>(a, r, seen, s + r * kChunk);
   }
   for (int r = a.rows; r < kMaxRows; ++r) lanes[r] = lanes[0];
-  reduce_rows(lanes, a.rows, out.m, [](f32x16 v) { return hmax(v); }, [](const f32x16 (&v)[16]) { return hmaxes(v); });
+  reduce_rows(lanes, a.rows, tops, [](f32x16 v) { return hmax(v); }, [](const f32x16 (&v)[16]) { return hmaxes(v); });
+  const f32x16 f = raise(run, load(tops));
+  store(factors, f);
   for (int r = 0; r < a.rows; ++r) {
     Factor<F>* pr = p + r * kChunk / kStep<F>;
-    const f32x16 m = set1(out.m[r]);
+    const f32x16 m = set1(run.m[r]);
     lanes[r] = whole[r] ? weights<F, true>(a, r, seen, m, s + r * kChunk, pr) : weights<F, false>(a, r, seen, m, s + r * kChunk, pr);
   }
-  reduce_rows(lanes, a.rows, out.l, [](f32x16 v) { return hsum(v); }, [](const f32x16 (&v)[16]) { return hsums(v); });
+  reduce_rows(lanes, a.rows, sums, [](f32x16 v) { return hsum(v); }, [](const f32x16 (&v)[16]) { return hsums(v); });
+  store(run.l, fma(load(run.l), f, load(sums)));
 }
 
 /// Whether all rows see the same tokens, whole pairs of them.
@@ -328,19 +341,23 @@ bool alike(const ChunkArgs& a, Range both) {
 template <class F>
 void weigh_all(const ChunkArgs& a, Range both, const Factor<F>* p, float* o) {
   if constexpr (F::kPairs) both = {(both.lo + 1) / 2 * 2, both.hi / 2 * 2};
-  bool before = both.hi <= both.lo;
-  for (int r = 0; r < a.rows; ++r) before |= a.lo[r] < both.lo;
-  if (!before) {
-    for_row_groups(a.rows, [&]<int R>(int row) { weigh_rows<F, R, Sum::fresh>(a, row, both.lo, both.hi, p, o); });
-  } else {
-    for (int r = 0; r < a.rows; ++r) weigh_rows<F, 1, Sum::fresh>(a, r, a.lo[r], a.hi[r] < both.lo ? a.hi[r] : both.lo, p, o);
-    if (both.lo < both.hi) for_row_groups(a.rows, [&]<int R>(int row) { weigh_rows<F, R, Sum::further>(a, row, both.lo, both.hi, p, o); });
-  }
+  for (int r = 0; r < a.rows; ++r)
+    if (a.lo[r] < both.lo) weigh_rows<F, 1, Sum::further>(a, r, a.lo[r], a.hi[r] < both.lo ? a.hi[r] : both.lo, p, o);
+  if (both.lo < both.hi) for_row_groups(a.rows, [&]<int R>(int row) { weigh_rows<F, R, Sum::further>(a, row, both.lo, both.hi, p, o); });
   const int rest = both.lo < both.hi ? both.hi : both.lo;
-  for (int r = 0; r < a.rows; ++r) {
+  for (int r = 0; r < a.rows; ++r)
     if (a.hi[r] > rest) weigh_rows<F, 1, Sum::further>(a, r, a.lo[r] > rest ? a.lo[r] : rest, a.hi[r], p, o);
-  }
 }
+
+inline void scale_rows(float* o, const float* factors, int rows, int dp) {
+  for (int r = 0; r < rows; ++r)
+    for (int j = r * dp; j < (r + 1) * dp; j += 16) store(o + j, load(o + j) * set1(factors[r]));
+}
+
+/// Factors of a merge, for each row: of what was there and of what comes.
+struct Join {
+  alignas(64) float old_factor[16], new_factor[16];
+};
 
 /// The running m and l of a merge, and the factors of its sums.
 inline void join_weights(Partial& run, const Partial& part, int rows, Join& join) {
@@ -370,9 +387,9 @@ void merge_partial(Partial& run, const Partial& part, int rows, int d) noexcept 
   }
 }
 
-/// `run` null: the chunk alone, into `part`. Else it is joined with run; if all rows see the same, as they mostly do, without a detour through memory.
+/// `run`, a running result, goes on with a chunk.
 template <class F>
-[[gnu::noinline]] void attend(const ChunkArgs& a, Partial& part, Partial* run) noexcept {
+[[gnu::noinline]] void attend(const ChunkArgs& a, Partial& run) noexcept {
   Range any{kChunk, 0}, both{0, kChunk};
   for (int r = 0; r < a.rows; ++r) {
     both.lo = a.lo[r] > both.lo ? a.lo[r] : both.lo;
@@ -381,18 +398,17 @@ template <class F>
     any.lo = a.lo[r] < any.lo ? a.lo[r] : any.lo;
     any.hi = a.hi[r] > any.hi ? a.hi[r] : any.hi;
   }
-  alignas(64) float s[kMaxRows * kChunk];
+  alignas(64) float s[kMaxRows * kChunk], factors[16];
   const int first_tile = any.lo / kTile, last_tile = (any.hi + kTile - 1) / kTile;
   for_row_groups(a.rows, [&]<int R>(int row) { score_rows<F, R>(a, row, first_tile, last_tile, s); });
   const auto weights_and_sums = [&](Factor<F>* p) {
-    soften<F>(a, any, s, p, part);
-    if (run && alike<F>(a, both)) {
-      Join join;
-      join_weights(*run, part, a.rows, join);
-      for_row_groups(a.rows, [&]<int R>(int row) { weigh_rows<F, R, Sum::joined>(a, row, both.lo, both.hi, p, run->o, &join); });
+    if (both.lo == 0 && both.hi == kChunk) soften<F, true>(a, any, s, p, run, factors);
+    else soften<F, false>(a, any, s, p, run, factors);
+    if (alike<F>(a, both)) {
+      for_row_groups(a.rows, [&]<int R>(int row) { weigh_rows<F, R, Sum::scaled>(a, row, both.lo, both.hi, p, run.o, factors); });
     } else {
-      weigh_all<F>(a, both, p, part.o);
-      if (run) merge_partial(*run, part, a.rows, a.d);
+      scale_rows(run.o, factors, a.rows, padded_dim(a.d));
+      weigh_all<F>(a, both, p, run.o);
     }
   };
   if constexpr (F::kPairs) {
@@ -404,11 +420,6 @@ template <class F>
 }
 
 template <class F>
-void attend_chunk(const ChunkArgs& a, Partial& out) noexcept { attend<F>(a, out, nullptr); }
-template <class F>
-void join_chunk(const ChunkArgs& a, Partial& run, Partial& part) noexcept { attend<F>(a, part, &run); }
-
-template <class F>
 unsigned enter() noexcept { return F::kPairs ? without_denormals() : 0; }
 template <class F>
 void leave(unsigned saved) noexcept {
@@ -417,16 +428,12 @@ void leave(unsigned saved) noexcept {
 
 template <class F>
 void pack_q(void* to, const float* const* rows, int n, int d) noexcept {
-  auto* out = static_cast<Factor<F>*>(to);
   for (int r = 0; r < n; ++r) {
-    if constexpr (F::kPairs) {
-      PairScalar q[8];
-      for (int j = 0; j < d; j += 16) {
-        store_pair_scalars(q, j + 16 <= d ? load(rows[r] + j) : load_n(rows[r] + j, d - j));
-        for (int i = 0; i < 8 && j + 2 * i < d; ++i) out[(j / 2 + i) * kMaxRows + r] = q[i];
-      }
-    } else {
-      for (int j = 0; j < d; ++j) out[j * kMaxRows + r] = rows[r][j];
+    auto* out = static_cast<Factor<F>*>(to) + r * kQueryStride<F>;
+    for (int j = 0; j < d; j += 16) {
+      const f32x16 q = j + 16 <= d ? load(rows[r] + j) : load_n(rows[r] + j, d - j);
+      if constexpr (F::kPairs) store_pair_scalars(out + j / 2, q);
+      else store(out + j, q);
     }
   }
 }
@@ -507,8 +514,7 @@ void write_token(const KvTile& tile, int t, const float* k, const float* v, int 
 
 constexpr AttentionKernels kAttention = {
     .pack_q = {pack_q<KvF32>, pack_q<KvF16>, pack_q<KvBf16>, pack_q<KvInt8>, pack_q<KvFp8>},
-    .chunk = {attend_chunk<KvF32>, attend_chunk<KvF16>, attend_chunk<KvBf16>, attend_chunk<KvInt8>, attend_chunk<KvFp8>},
-    .join_chunk = {join_chunk<KvF32>, join_chunk<KvF16>, join_chunk<KvBf16>, join_chunk<KvInt8>, join_chunk<KvFp8>},
+    .chunk = {attend<KvF32>, attend<KvF16>, attend<KvBf16>, attend<KvInt8>, attend<KvFp8>},
     .enter = {enter<KvF32>, enter<KvF16>, enter<KvBf16>, enter<KvInt8>, enter<KvFp8>},
     .leave = {leave<KvF32>, leave<KvF16>, leave<KvBf16>, leave<KvInt8>, leave<KvFp8>},
     .clear = clear_partial,

@@ -238,6 +238,7 @@ inline f32x16 dot2(f32x16 acc, bf16x32 a, const PairScalar* b) {
 
 inline void prefetch_to_write(void* p) { __builtin_prefetch(p, 1, 3); }
 inline void prefetch(const void* p) { _mm_prefetch((const char*)p, _MM_HINT_T0); }
+inline void prefetch_l2(const void* p) { _mm_prefetch((const char*)p, _MM_HINT_T1); }
 
 }  // namespace
 }  // namespace isotope::kernels::cpu

@@ -207,6 +207,7 @@ inline f32x16 dot2(f32x16 acc, bf16x32 a, const PairScalar* b) {
 
 inline void prefetch_to_write(void* p) { __builtin_prefetch(p, 1, 3); }
 inline void prefetch(const void* p) { __builtin_prefetch(p, 0, 3); }
+inline void prefetch_l2(const void* p) { __builtin_prefetch(p, 0, 2); }
 
 }  // namespace
 }  // namespace isotope::kernels::cpu

@@ -22,12 +22,15 @@ struct Item {
   int64_t first_chunk = 0, last_chunk = 0;
 };
 
-/// An item whose chunks are cut into several units. The first unit leaves a running result, the others a result for each chunk; whoever ends last joins
+constexpr int64_t kSegmentChunks = kSegment / kChunk;
+static_assert(kSegment % kChunk == 0);
+
+/// An item whose segments are cut into several units. The first unit leaves a running result, the others a result for each segment; whoever ends last joins
 /// them in order.
 struct Split {
   Partial head;                     ///< of the first unit
-  int64_t head_end = 0;             ///< its last chunk
-  std::span<Partial> tail;          ///< [last_chunk - head_end]
+  int64_t head_end = 0;             ///< its last chunk, where a segment ends
+  std::span<Partial> tail;          ///< for each segment from there on
   int32_t left = 0;                 ///< units not done yet; atomic
 };
 
@@ -37,8 +40,8 @@ struct Unit {
 };
 
 struct Scratch {
-  float* q = nullptr;  ///< [d][kMaxRows]
-  Partial run, part;
+  float* q = nullptr;  ///< kQueryBytes
+  Partial run, segment;
 };
 
 class Attention {
@@ -73,9 +76,9 @@ class Attention {
     cut(threads, arena);
     scratch_ = arena.take<Scratch>(size_t(threads));
     for (Scratch& s : scratch_) {
-      s.q = arena.take<float>(size_t(kMaxRows * a_.head_dim)).data();
+      s.q = arena.take<float>(kQueryBytes / sizeof(float)).data();
       s.run.o = arena.take<float>(size_t(kMaxRows * dp_)).data();
-      s.part.o = arena.take<float>(size_t(kMaxRows * dp_)).data();
+      s.segment.o = arena.take<float>(size_t(kMaxRows * dp_)).data();
     }
   }
 
@@ -95,7 +98,7 @@ class Attention {
 
   int64_t cost_of_chunk(const Item& i) const { return int64_t{i.rows} * kChunk * dp_ * 2; }
 
-  /// Cuts the chunks of all items, in order, into pieces of about equal cost. A border inside an item splits it.
+  /// Cuts the chunks of all items, in order, into pieces of about equal cost. A border inside an item lies between two segments and splits it.
   void cut(int threads, base::Arena& arena) {
     const bool alone = threads == 1 || work_ <= alone_;
     const int64_t most = int64_t{threads} * kPiecesPerMember;
@@ -111,22 +114,26 @@ class Attention {
       const int64_t each = cost_of_chunk(i), first_unit = units;
       for (int64_t c = i.first_chunk; c < i.last_chunk;) {
         const int64_t target = work_ * (piece + 1) / count - done;  // cost that the piece still takes
-        const int64_t take = piece + 1 == count ? i.last_chunk - c : std::clamp<int64_t>((target + each / 2) / each, 0, i.last_chunk - c);
-        if (take > 0) units_[size_t(units++)] = {int32_t(n), -1, c, c + take};
-        c += take;
-        done += take * each;
-        if (piece + 1 < count && done + each / 2 >= work_ * (piece + 1) / count) pieces_[size_t(++piece)] = int32_t(units);
+        const int64_t end = piece + 1 == count ? i.last_chunk : nearest_border(c + target / each, c, i.last_chunk);
+        if (end > c) units_[size_t(units++)] = {int32_t(n), -1, c, end};
+        done += (end - c) * each;
+        c = end;
+        if (piece + 1 < count && (c < i.last_chunk || done + each / 2 >= work_ * (piece + 1) / count)) pieces_[size_t(++piece)] = int32_t(units);
       }
       if (units - first_unit > 1) make_split(i, int32_t(splits++), units_.subspan(size_t(first_unit), size_t(units - first_unit)), arena);
     }
     while (piece < count) pieces_[size_t(++piece)] = int32_t(units);
   }
 
+  static int64_t nearest_border(int64_t chunk, int64_t begin, int64_t end) {
+    return std::clamp((chunk + kSegmentChunks / 2) / kSegmentChunks * kSegmentChunks, begin, end);
+  }
+
   void make_split(const Item& i, int32_t index, std::span<Unit> units, base::Arena& arena) {
     for (Unit& u : units) u.split = index;
     Split& s = splits_[size_t(index)] = {.head_end = units[0].last_chunk, .left = int32_t(units.size())};
     s.head.o = arena.take<float>(size_t(i.rows * dp_)).data();
-    s.tail = arena.take<Partial>(size_t(i.last_chunk - s.head_end));
+    s.tail = arena.take<Partial>(size_t((i.last_chunk - s.head_end + kSegmentChunks - 1) / kSegmentChunks));
     for (Partial& p : s.tail) p.o = arena.take<float>(size_t(i.rows * dp_)).data();
   }
 
@@ -167,15 +174,20 @@ class Attention {
     return t;
   }
 
+  /// What chunk c of the unit fetches ahead: the chunk that follows, and where that has fewer tiles, or there is none, those of the unit `after`.
+  Tiles tiles_ahead(const Unit& u, const Unit* after, int64_t c, const Tiles& now) const {
+    Tiles t = now;
+    if (after && c + 2 >= u.last_chunk) t = find_tiles(items_[size_t(after->item)], after->first_chunk, t);
+    return c + 1 < u.last_chunk ? find_tiles(items_[size_t(u.item)], c + 1, t) : t;
+  }
+
   /// Calls chunk(args, number) for each chunk of the unit. What comes after the unit is fetched ahead.
   template <class F>
   void each_chunk(const Unit& u, const Unit* after, const Rows& rows, const float* q, F chunk) const {
     const Item& i = items_[size_t(u.item)];
     Tiles now = find_tiles(i, u.first_chunk);
     for (int64_t c = u.first_chunk; c < u.last_chunk; ++c) {
-      Tiles next = now;
-      if (c + 1 < u.last_chunk) next = find_tiles(i, c + 1, now);
-      else if (after) next = find_tiles(items_[size_t(after->item)], after->first_chunk, now);
+      const Tiles next = tiles_ahead(u, after, c, now);
       int lo[kMaxRows], hi[kMaxRows];
       for (int n = 0; n < i.rows; ++n) {
         lo[n] = int(std::clamp<int64_t>(rows.first[n] - c * kChunk, 0, kChunk));
@@ -196,6 +208,13 @@ class Attention {
     k_.leave[format_](state);
   }
 
+  /// Chunk c joins its segment; whether the segment ends with it, as far as the unit is concerned.
+  bool add_chunk(const Unit& u, const ChunkArgs& chunk, int64_t c, Partial& segment) const {
+    if (c == u.first_chunk || c % kSegmentChunks == 0) k_.clear(segment, chunk.rows, a_.head_dim);
+    k_.chunk[format_](chunk, segment);
+    return c + 1 == u.last_chunk || (c + 1) % kSegmentChunks == 0;
+  }
+
   void run_unit(const Unit& u, const Unit* after, Scratch& s) const {
     const Item& i = items_[size_t(u.item)];
     Split* split = u.split < 0 ? nullptr : &splits_[size_t(u.split)];
@@ -203,10 +222,14 @@ class Attention {
     if (!split || u.first_chunk == i.first_chunk) {
       Partial& run = split ? split->head : s.run;
       k_.clear(run, i.rows, a_.head_dim);
-      each_chunk(u, after, rows, s.q, [&](const ChunkArgs& chunk, int64_t) { k_.join_chunk[format_](chunk, run, s.part); });
+      each_chunk(u, after, rows, s.q, [&](const ChunkArgs& chunk, int64_t c) {
+        if (add_chunk(u, chunk, c, s.segment)) k_.merge(run, s.segment, i.rows, a_.head_dim);
+      });
       if (!split) return finish(i, run);
     } else {
-      each_chunk(u, after, rows, s.q, [&](const ChunkArgs& chunk, int64_t c) { k_.chunk[format_](chunk, split->tail[size_t(c - split->head_end)]); });
+      each_chunk(u, after, rows, s.q, [&](const ChunkArgs& chunk, int64_t c) {
+        add_chunk(u, chunk, c, split->tail[size_t((c - split->head_end) / kSegmentChunks)]);
+      });
     }
     if (std::atomic_ref(split->left).fetch_sub(1, std::memory_order_acq_rel) > 1) return;
     for (const Partial& p : split->tail) k_.merge(split->head, p, i.rows, a_.head_dim);

@@ -215,11 +215,14 @@ INSTANTIATE_TEST_SUITE_P(All, AttentionShapes, testing::ValuesIn(shapes()), name
 
 #define EXPECT_SAME_BITS(a, b) EXPECT_EQ(0, std::memcmp((a).data(), (b).data(), (a).size() * sizeof(float)))
 
+/// Tokens that reach into a second segment, or at least into a second chunk where the heads are wide.
+int64_t far(const Shape& s) { return s.heads * s.dim > 256 ? kernels::cpu::kChunk + 14 : kernels::cpu::kSegment + 60; }
+
 TEST_P(AttentionShapes, MatchesTheReference) {
   const Shape& s = GetParam();
-  const Sequence seq(s, 200, 1);
+  const Sequence seq(s, far(s), 1);
   Runner run(s, 1);
-  const auto& out = run.alone(seq, 200);
+  const auto& out = run.alone(seq, seq.length);
   const auto expected = reference(s, seq, run.sinks());
   double worst = 0;
   for (size_t i = 0; i < out.size(); ++i) {
@@ -231,10 +234,10 @@ TEST_P(AttentionShapes, MatchesTheReference) {
 
 TEST_P(AttentionShapes, ChunksDoNotMatter) {
   const Shape& s = GetParam();
-  const Sequence seq(s, 200, 2);
+  const Sequence seq(s, far(s), 2);
   Runner whole(s, 1);
-  const auto& expected = whole.alone(seq, 200);
-  for (int64_t n : {1, 7, 16, 33, 64, 150}) {
+  const auto& expected = whole.alone(seq, seq.length);
+  for (int64_t n : {1, 7, 16, 33, 64, 150, 300}) {
     Runner run(s, 1);
     EXPECT_SAME_BITS(run.alone(seq, n), expected) << "chunks of " << n;
   }
@@ -242,7 +245,7 @@ TEST_P(AttentionShapes, ChunksDoNotMatter) {
 
 TEST_P(AttentionShapes, NeighboursThreadsAndBlocksDoNotMatter) {
   const Shape& s = GetParam();
-  const Sequence seqs[] = {{s, 150, 3}, {s, 90, 4}, {s, 200, 5}, {s, 1, 6}};
+  const Sequence seqs[] = {{s, 150, 3}, {s, 90, 4}, {s, far(s), 5}, {s, 1, 6}};
   std::vector<std::vector<float>> expected;
   for (const Sequence& q : seqs) {
     Runner run(s, 1);
@@ -269,13 +272,13 @@ TEST_P(AttentionShapes, NeighboursThreadsAndBlocksDoNotMatter) {
 
 TEST_P(AttentionShapes, InstructionSetsAgree) {
   const Shape& s = GetParam();
-  const Sequence seq(s, 130, 7);
+  const Sequence seq(s, far(s), 7);
   Runner scalar(s, 1, "scalar");
-  const auto& expected = scalar.alone(seq, 50);
+  const auto& expected = scalar.alone(seq, 150);
   for (const auto& isa : kernels::cpu::isa_candidates()) {
     if (!isa.runnable) continue;
     Runner run(s, 1, std::string(isa.isa));
-    EXPECT_SAME_BITS(run.alone(seq, 130), expected) << isa.isa;
+    EXPECT_SAME_BITS(run.alone(seq, seq.length), expected) << isa.isa;
   }
 }
 
@@ -284,14 +287,14 @@ TEST_P(AttentionShapes, InstructionSetsAgree) {
 TEST(Attention, HalfSeenPairsGiveTheSameBitsOnEveryInstructionSet) {
   for (const int64_t window : {0, 1, 2, 3, 33}) {
     const Shape s{.heads = 6, .kv_heads = 2, .dim = 24, .window = window, .type = KvType::bf16};
-    Sequence seq(s, 150, 9);
+    Sequence seq(s, 530, 9);
     for (size_t i = 0; i < seq.q.size() / 2; ++i) seq.q[i] *= 60;  // weights down to where float32 ends
     Runner scalar(s, 1, "scalar");
     const auto expected = scalar.alone(seq, 1);
     for (const float x : expected) ASSERT_TRUE(std::isfinite(x));
     for (const auto& isa : kernels::cpu::isa_candidates()) {
       if (!isa.runnable) continue;
-      for (const int64_t chunk : {1, 7, 150}) {
+      for (const int64_t chunk : {1, 7, 530}) {
         for (const int64_t alone : {int64_t{0}, int64_t{1} << 40}) {
           Runner r(s, 2, std::string(isa.isa), {.attention_alone = alone});
           EXPECT_SAME_BITS(r.alone(seq, chunk), expected) << isa.isa << ", window " << window << ", chunks of " << chunk;

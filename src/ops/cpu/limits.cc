@@ -31,6 +31,28 @@ double best_rate(double seconds, double amount, F&& f) {
 
 }  // namespace
 
+Result<ReadTest> ReadTest::make() {
+  constexpr size_t kBytes = size_t{512} << 20;
+  ReadTest t;
+  ISO_TRY(t.memory_, Pages::reserve(kBytes, "bandwidth test"));
+  madvise(t.memory_.data(), kBytes, MADV_HUGEPAGE);  // as the weights' memory; a hint, so its failure changes nothing
+  std::memset(t.memory_.data(), 1, kBytes);
+  return t;
+}
+
+double ReadTest::seconds(base::Team& team, const kernels::cpu::KernelTable& kernels, int64_t bytes) const {
+  const size_t share = memory_.size() / size_t(team.size()) / 256 * 256;
+  const auto start = Clock::now();
+  team.run([&](int member) {
+    for (size_t left = size_t(std::max<int64_t>(bytes, 0)) / size_t(team.size()), n; left >= 256; left -= n) {
+      n = std::min(left, share) / 256 * 256;
+      volatile uint64_t keep = kernels.limits.read(memory_.data() + share * size_t(member), n);
+      (void)keep;
+    }
+  });
+  return since(start);
+}
+
 MachineLimits measure_limits(base::Team& team, const kernels::cpu::KernelTable& kernels, double seconds) {
   MachineLimits m;
   const int n = team.size();
@@ -63,19 +85,11 @@ MachineLimits measure_limits(base::Team& team, const kernels::cpu::KernelTable& 
       kernels.limits.bf16_dots(10 * kRounds, ones, out);
     });
   });
-  constexpr size_t kBytes = size_t{512} << 20;  // far beyond any cache
-  const auto memory = Pages::reserve(kBytes, "bandwidth test");
-  if (!memory) return m;
-  std::byte* data = memory->data();
-  madvise(data, kBytes, MADV_HUGEPAGE);  // as the weights' memory; a hint, so its failure changes nothing
-  std::memset(data, 1, kBytes);
-  const size_t share = kBytes / size_t(n) / 256 * 256;
-  m.read_bytes = best_rate(seconds / 4, double(share) * n, [&] {
-    team.run([&](int member) {
-      volatile uint64_t keep = kernels.limits.read(data + share * size_t(member), share);
-      (void)keep;
-    });
-  });
+  if (const auto memory = ReadTest::make()) {
+    const auto begin = Clock::now();
+    do m.read_bytes = std::max(m.read_bytes, double(memory->size()) / memory->seconds(team, kernels, memory->size()));
+    while (since(begin) < seconds / 4);
+  }
   return m;
 }
 
