@@ -43,6 +43,7 @@ constexpr auto D = &AllGroups::delayer;
 constexpr auto M = &AllGroups::capacity;
 constexpr auto R = &AllGroups::data_parallel;
 constexpr auto H = &AllGroups::housekeeping;
+constexpr auto T = &AllGroups::text;
 
 constexpr Binding kBindings[] = {
     {"ATOM_DISABLE_MMAP", Group::loading, set<L, &Loading::disable_mmap>},
@@ -108,6 +109,7 @@ constexpr Binding kBindings[] = {
     {"ATOM_PREFILL_DECODE_INTERVAL", Group::delayer, set<D, &PrefillDelayer::decode_interval>},
     {"ATOM_PREFILL_DELAYER_DEBUG", Group::delayer, set<D, &PrefillDelayer::debug>},
     {"ATOM_PREFILL_DELAYER_LOG_EVERY", Group::delayer, set<D, &PrefillDelayer::log_every>},
+    {"ATOM_TOKENIZE_CACHE_MB", Group::text, set<T, &Text::tokenize_cache_mb>},
     {"ATLAS_MAX_DECODE_SEQS", Group::capacity, set<M, &Capacity::max_decode_seqs>},
 };
 

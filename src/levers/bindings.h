@@ -19,9 +19,10 @@ struct AllGroups {
   Capacity capacity;
   DataParallel data_parallel;
   Housekeeping housekeeping;
+  Text text;
 };
 
-enum class Group : uint8_t { loading, cpu, fusion, program, prefix_cache, kv_events, delayer, capacity, data_parallel, housekeeping, count_ };
+enum class Group : uint8_t { loading, cpu, fusion, program, prefix_cache, kv_events, delayer, capacity, data_parallel, housekeeping, text, count_ };
 
 struct Binding {
   std::string_view name;

@@ -95,6 +95,11 @@ struct PrefillDelayer {
   int64_t log_every = 1000;             ///< ATOM_PREFILL_DELAYER_LOG_EVERY
 };
 
+/// Text before and behind the engine.
+struct Text {
+  int64_t tokenize_cache_mb = 512;      ///< ATOM_TOKENIZE_CACHE_MB
+};
+
 /// Capacities of the scheduler that another engine spells as settings; the flag of the same meaning wins.
 struct Capacity {
   std::optional<int64_t> max_decode_seqs;  ///< ATLAS_MAX_DECODE_SEQS, when it is set

@@ -155,6 +155,7 @@ const KvEvents& Levers::kv_events() const { return groups_->taken[size_t(Group::
 const PrefillDelayer& Levers::prefill_delayer() const { return groups_->taken[size_t(Group::delayer)] = true, groups_->all.delayer; }
 const Capacity& Levers::capacity() const { return groups_->taken[size_t(Group::capacity)] = true, groups_->all.capacity; }
 const DataParallel& Levers::data_parallel() const { return groups_->taken[size_t(Group::data_parallel)] = true, groups_->all.data_parallel; }
+const Text& Levers::text() const { return groups_->taken[size_t(Group::text)] = true, groups_->all.text; }
 const Housekeeping& Levers::housekeeping() const { return groups_->taken[size_t(Group::housekeeping)] = true, groups_->all.housekeeping; }
 
 std::vector<std::string_view> Levers::consumed() const {

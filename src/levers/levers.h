@@ -65,6 +65,7 @@ class Levers {
   const Capacity& capacity() const;
   const DataParallel& data_parallel() const;
   const Housekeeping& housekeeping() const;
+  const Text& text() const;
   /// Rows whose values some component has taken.
   std::vector<std::string_view> consumed() const;
 

@@ -164,6 +164,7 @@ Reply ApiHandler::generate(HttpCall& http, Endpoint endpoint) {
     return error_response(Error{Code::unsupported, "the model " + shown(Json(info.name)) + " is an encoder, which writes no text", "model",
                                 scores ? "use /v1/rerank or /v1/score, or serve a model that generates" : "use /v1/embeddings, or serve a model that generates"});
   }
+  const text::RequestLabel label(http.header("x-request-id"));
   auto parsed = [&]() -> Api<Call> {
     ISO_TRY(const Json body, body_of(http));
     ISO_TRY(std::string name, check_model(body));

@@ -16,7 +16,7 @@ namespace {
 constexpr const char* kPromptKinds = "a string, an array of strings, an array of token ids or an array of such arrays";
 
 Prompt text_prompt(const Frontend& front, const std::string& text, bool add_special) {
-  return Prompt{.ids = front.tokenizer().encode(text, add_special, true), .text = text, .has_text = true};
+  return Prompt{.ids = front.text_ids(text, add_special, true), .text = text, .has_text = true};
 }
 
 // The first element says what the array is: strings, or arrays of ids, or the ids of one prompt.

@@ -44,6 +44,7 @@ Result<std::unique_ptr<Frontend>> Frontend::create(Engine& engine, std::unique_p
     }
   }
   f->defaults_.merge(f->options_.sampling_overrides);
+  f->open_cache();
   f->collect_special_tokens();
   ISO_CHECK_OK(f->choose_template());
   ISO_CHECK_OK(f->choose_parsers());
@@ -140,11 +141,6 @@ Result<std::vector<text::Tokenizer::Piece>> Frontend::render(const ChatInput& in
   ISO_TRY(auto pieces, chosen->render_pieces(input));
   if (in.continue_final_message) ISO_CHECK_OK(cut_after_final_message(pieces, input.messages));
   return pieces;
-}
-
-Result<std::vector<int32_t>> Frontend::chat_ids(const ChatInput& in) const {
-  ISO_TRY(const auto pieces, render(in));
-  return tokenizer_->encode_pieces(pieces, in.add_special_tokens);
 }
 
 Result<const PairTemplate*> Frontend::pairs() {

@@ -15,6 +15,8 @@
 #include "serve/messages.h"
 #include "serve/pair_text.h"
 #include "serve/sampling_defaults.h"
+#include "telemetry/metrics.h"
+#include "text/cached_tokenizer.h"
 #include "text/chat_template.h"
 #include "text/grammar/grammar.h"
 #include "text/tokenizer.h"
@@ -30,6 +32,8 @@ struct FrontendOptions {
   Json template_kwargs = Json::object();        ///< for every chat request; a request's own win
   bool use_generation_config = true;            ///< take sampling defaults from the model's files
   SamplingDefaults sampling_overrides;          ///< win over the model's files
+  int64_t tokenize_cache_bytes = 0;             ///< for ids of long prompts; 0 = none
+  size_t tokenize_cache_from = 100'000;         ///< characters of the shortest prompt that it takes
   text::GrammarLimits grammar;                  ///< of structured output
   std::string tool_parser, reasoning_parser;    ///< names; "" takes what the chat template shows, "none" reads nothing
 };
@@ -70,6 +74,10 @@ class Frontend {
   Result<std::vector<text::Tokenizer::Piece>> render(const ChatInput&) const;
   /// Exactly the ids of the reference's apply_chat_template(tokenize=True), but for control-token text inside content, which stays text.
   Result<std::vector<int32_t>> chat_ids(const ChatInput&) const;
+  /// The ids of a plain text; `parse_special`: text that spells a control token becomes that token.
+  std::vector<int32_t> text_ids(std::string_view text, bool add_special, bool parse_special) const;
+  /// Prometheus text about the time that prompts take to become ids, and about the tokenize cache.
+  std::string tokenize_metrics() const;
 
   /// Makes a form ready that a request asks its answers to have. Any thread; waits for the work.
   Result<std::shared_ptr<const text::Grammar>> grammar(const text::GrammarSpec&);
@@ -86,6 +94,7 @@ class Frontend {
 
  private:
   Frontend(Engine&, std::unique_ptr<text::Tokenizer>, FrontendOptions);
+  void open_cache();
   Result<void> choose_template();
   Result<void> choose_parsers();
   void collect_special_tokens();
@@ -94,6 +103,8 @@ class Frontend {
 
   Engine& engine_;
   std::unique_ptr<text::Tokenizer> tokenizer_;
+  const text::CachedTokenizer* cached_ = nullptr;     ///< `tokenizer_`, if it has a cache
+  std::unique_ptr<telemetry::Registry> tokenize_times_;
   FrontendOptions options_;
   SamplingDefaults defaults_;
   Json special_tokens_ = Json::object();

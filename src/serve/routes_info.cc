@@ -60,7 +60,7 @@ Reply ApiHandler::metrics(HttpCall&) {
   if (f != nullptr) r.body = f->engine().metrics();
   if (!r.body.empty() && r.body.back() != '\n') r.body += '\n';
   r.body += metrics_.prometheus(f != nullptr ? model_id() : "");
-  if (f != nullptr) r.body += f->grammar_metrics();
+  if (f != nullptr) r.body += f->tokenize_metrics() + f->grammar_metrics();
   r.body += heap_metrics();
   return r;
 }

@@ -17,7 +17,7 @@ Result<std::vector<int32_t>> ids_of(const Json& body, const Frontend& front, con
   const bool llama = f.has("content");
   ISO_TRY(const auto text, f.string(llama ? "content" : "prompt"));
   if (!text) return bad_field("prompt", "the request has neither prompt, messages nor content", "send one of them");
-  return front.tokenizer().encode(*text, llama ? add_special.value_or(false) : add_special_tokens.value_or(true), parse_special.value_or(true));
+  return front.text_ids(*text, llama ? add_special.value_or(false) : add_special_tokens.value_or(true), parse_special.value_or(true));
 }
 
 // llama-server's with_pieces: text where it is text, bytes where it is a part of a character.

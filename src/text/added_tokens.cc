@@ -48,6 +48,12 @@ void LiteralSet::build(std::vector<std::pair<std::string, uint32_t>> patterns) {
   if (!sorted_.empty() && sorted_.front().first[0] == sorted_.back().first[0]) only_first_ = uint8_t(sorted_[0].first[0]);
 }
 
+size_t LiteralSet::longest() const {
+  size_t n = 0;
+  for (const auto& p : sorted_) n = std::max(n, p.first.size());
+  return n;
+}
+
 bool LiteralSet::find_at(std::string_view text, size_t at, Hit& hit) const {
   // Narrow the sorted list byte by byte; the last complete pattern on the way is the longest match.
   const auto first = uint8_t(text[at]);
@@ -82,9 +88,9 @@ bool LiteralSet::find(std::string_view text, size_t from, Hit& hit) const {
   return false;
 }
 
-void AddedTokens::split(std::string_view text, bool normalized, const SpecialZones& zones, std::vector<Part>& out) const {
+void AddedTokens::split(std::string_view text, bool normalized, const SpecialZones& zones, std::vector<Part>& out, CutPoint point) const {
   const LiteralSet& set = normalized ? normalized_ : raw_;
-  size_t done = 0, from = 0;
+  auto [done, from] = point;
   for (LiteralSet::Hit hit; set.find(text, from, hit);) {
     if (tokens_[hit.value].special && !zones.covers(hit.begin, hit.end)) {
       const size_t end = hit.end, zone_end = zones.end_of(hit.begin);
@@ -106,7 +112,7 @@ void AddedTokens::split(std::string_view text, bool normalized, const SpecialZon
     if (token.rstrip)
       while (end < text.size() && is(text, end, props::kWhite)) end += char_length(text[end]);
     if (done < begin) out.push_back({{done, begin}, -1});
-    out.push_back({{begin, end}, int32_t(hit.value)});
+    out.push_back({{begin, end}, int32_t(hit.value), from});
     done = end;
   }
   if (done < text.size()) out.push_back({{done, text.size()}, -1});

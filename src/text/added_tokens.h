@@ -41,11 +41,17 @@ class SpecialZones {
   bool mixed_ = false, all_ = false;
 };
 
+/// Where a cut goes on behind an added token: the text up to `done` is taken, tokens are looked for from `search` on.
+struct CutPoint {
+  size_t done = 0, search = 0;
+};
+
 /// Finds the leftmost longest of many literal strings.
 class LiteralSet {
  public:
   void build(std::vector<std::pair<std::string, uint32_t>> patterns);  ///< text and value; of equal texts the first counts
   bool empty() const { return sorted_.empty(); }
+  size_t longest() const;
   struct Hit { size_t begin, end; uint32_t value; };
   bool find(std::string_view text, size_t from, Hit& hit) const;
   /// The longest pattern at `at`.
@@ -60,7 +66,7 @@ class LiteralSet {
 class AddedTokens {
  public:
   /// A stretch of text, or an added token (`token` >= 0).
-  struct Part { Span span; int32_t token = -1; };
+  struct Part { Span span; int32_t token = -1; size_t search = 0; };  ///< `search`: behind a token, see CutPoint
 
   /// `normalized_text(content)` is what the normalizer makes of a token's text.
   template <class F>
@@ -81,7 +87,9 @@ class AddedTokens {
   bool any_normalized() const { return !normalized_.empty(); }
 
   /// Cuts a text at its added tokens: those that match the text as it came, or those that match normalized text.
-  void split(std::string_view text, bool normalized, const SpecialZones& zones, std::vector<Part>& out) const;
+  void split(std::string_view text, bool normalized, const SpecialZones& zones, std::vector<Part>& out, CutPoint from = {}) const;
+  /// Bytes of the longest token that is looked for in the text as it came; 0 if there is none.
+  size_t longest_raw() const { return raw_.longest(); }
 
  private:
   std::vector<AddedToken> tokens_;

@@ -32,7 +32,25 @@ SpecialZones zones_of(std::span<const Tokenizer::Piece> pieces, const std::vecto
   return ranges.empty() ? SpecialZones::none() : SpecialZones(std::move(ranges));
 }
 
+tl::unexpected<Error> uncut(const std::string& error) {
+  return fail(Code::unsupported, error, "tokenizer", "shorten the text or use a model whose tokenizer does not need this pattern");
+}
+
 }  // namespace
+
+JoinedText join_pieces(std::span<const Tokenizer::Piece> pieces) {
+  JoinedText out;
+  std::vector<size_t> ends;
+  const auto join = [&](auto convert) {
+    out.text.clear();
+    ends.clear();
+    for (const auto& p : pieces) ends.push_back((out.text += convert(p.text)).size());
+  };
+  join([](const std::string& s) -> const std::string& { return s; });
+  if (!valid_utf8(out.text)) join([](const std::string& s) { return repair_utf8(s); });
+  out.zones = zones_of(pieces, ends, out.text);
+  return out;
+}
 
 struct Pipeline::Work {
   Scratch scratch;
@@ -116,18 +134,21 @@ std::vector<int32_t> Pipeline::encode_pieces(std::span<const Piece> pieces, bool
 }
 
 Result<std::vector<int32_t>> Pipeline::try_encode(std::span<const Piece> pieces, bool add_special) const {
-  std::string text;
-  std::vector<size_t> ends;
-  const auto join = [&](auto convert) {
-    text.clear();
-    ends.clear();
-    for (const Piece& p : pieces) ends.push_back((text += convert(p.text)).size());
-  };
-  join([](const std::string& s) -> const std::string& { return s; });
-  if (!valid_utf8(text)) join([](const std::string& s) { return repair_utf8(s); });
-  auto [ids, error] = run(text, zones_of(pieces, ends, text), add_special);
-  if (!error.empty()) return fail(Code::unsupported, error, "tokenizer", "shorten the text or use a model whose tokenizer does not need this pattern");
+  const JoinedText joined = join_pieces(pieces);
+  auto [ids, error] = run(joined.text, joined.zones, add_special);
+  if (!error.empty()) return uncut(error);
   return std::move(ids);
+}
+
+Result<void> Pipeline::encode_segment(std::string_view text, Span segment, const SpecialZones& zones, std::vector<int32_t>& out) const {
+  Lease lease(*this);
+  Work& w = *lease;
+  w.ids.clear();
+  w.regex.begin(text.size());
+  encode_segment(text.substr(segment.begin, segment.end - segment.begin), segment.begin, zones, w);
+  out.insert(out.end(), w.ids.begin(), w.ids.end());
+  if (w.regex.failed()) return uncut(w.regex.error());
+  return {};
 }
 
 std::pair<std::vector<int32_t>, std::string> Pipeline::run(std::string_view text, const SpecialZones& zones, bool add_special) const {

@@ -9,6 +9,7 @@
 #include "text/model.h"
 #include "text/normalizer.h"
 #include "text/pre_tokenizer.h"
+#include "text/segments.h"
 #include "text/tokenizer.h"
 
 namespace isotope::text {
@@ -35,7 +36,7 @@ struct Parts {
   std::vector<int32_t> eog_ids;
 };
 
-class Pipeline final : public Tokenizer {
+class Pipeline final : public Tokenizer, private SegmentedEncoder {
  public:
   explicit Pipeline(Parts parts);
   ~Pipeline() override;
@@ -54,8 +55,18 @@ class Pipeline final : public Tokenizer {
   bool adds_bos() const override { return adds_bos_; }
   std::vector<int32_t> eog_ids() const override { return parts_.eog_ids; }
   const std::vector<DecoderStep>& decoder() const override { return parts_.decoder; }
+  /// Only added tokens that are looked for before normalization cut a text.
+  const SegmentedEncoder* segments() const override { return added_.longest_raw() > 0 ? this : nullptr; }
 
  private:
+  void cut(std::string_view text, const SpecialZones& zones, CutPoint from, std::vector<AddedTokens::Part>& out) const override {
+    added_.split(text, false, zones, out, from);
+  }
+  int32_t added_id(const AddedTokens::Part& part) const override { return added_.tokens()[size_t(part.token)].id; }
+  Result<void> encode_segment(std::string_view text, Span segment, const SpecialZones&, std::vector<int32_t>& out) const override;
+  size_t look_ahead() const override { return added_.longest_raw() + 4; }  // and the character behind it
+  std::vector<int32_t> add_special(std::vector<int32_t> ids) const override { return post_process(std::move(ids)); }
+
   struct Work;
   class Lease;
   void encode_text(std::string_view text, const SpecialZones& zones, Work&) const;

@@ -15,6 +15,8 @@
 
 namespace isotope::text {
 
+class SegmentedEncoder;
+
 class Tokenizer {
  public:
   /// From tokenizer.json when the source has one, else from GGUF vocabulary facts.
@@ -47,6 +49,9 @@ class Tokenizer {
   virtual bool adds_bos() const = 0;                           ///< encode(…, add_special) puts BOS in front
   /// Tokens that end a turn or a text: the EOS of the files and tokens known by name (<|im_end|>, <end_of_turn>, <|eot_id|> …).
   virtual std::vector<int32_t> eog_ids() const { return eos_id() < 0 ? std::vector<int32_t>{} : std::vector<int32_t>{eos_id()}; }
+
+  /// For the tokenize cache; null if texts of this tokenizer do not fall into independent segments.
+  virtual const SegmentedEncoder* segments() const { return nullptr; }
 
   /// The decoder chain of decode() and of streams, and what it is given for a token: nothing if the token is dropped. The default takes token_bytes().
   virtual const std::vector<DecoderStep>& decoder() const;
