@@ -166,6 +166,8 @@ Result<ServeOptions> resolve(const Flags& f, const CLI::App& sub, const Context&
   ISO_CHECK_OK(serve::find_reasoning_parser(o.front.reasoning_parser, ""));
   ISO_TRY(o.front.template_kwargs, json_flag(f.template_kwargs, "--default-chat-template-kwargs"));
   o.front.tokenize_cache_bytes = levers.text().tokenize_cache_mb << 20;
+  o.front.delta_reuse = levers.text().delta_reuse;
+  o.front.audit_every = levers.text().audit_every;
   o.front.use_generation_config = f.generation_config == "auto";
   ISO_TRY(o.front.sampling_overrides, serve::SamplingDefaults::parse(f.override_generation, "--override-generation-config",
                                                                          serve::SamplingDefaults::Names::only_known));

@@ -110,6 +110,8 @@ constexpr Binding kBindings[] = {
     {"ATOM_PREFILL_DELAYER_DEBUG", Group::delayer, set<D, &PrefillDelayer::debug>},
     {"ATOM_PREFILL_DELAYER_LOG_EVERY", Group::delayer, set<D, &PrefillDelayer::log_every>},
     {"ATOM_TOKENIZE_CACHE_MB", Group::text, set<T, &Text::tokenize_cache_mb>},
+    {"ATOM_DETOKENIZER_DELTA_REUSE", Group::text, set<T, &Text::delta_reuse>},
+    {"ATOM_DETOKENIZER_AUDIT_EVERY", Group::text, set<T, &Text::audit_every>},
     {"ATLAS_MAX_DECODE_SEQS", Group::capacity, set<M, &Capacity::max_decode_seqs>},
 };
 

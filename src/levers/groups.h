@@ -98,6 +98,8 @@ struct PrefillDelayer {
 /// Text before and behind the engine.
 struct Text {
   int64_t tokenize_cache_mb = 512;      ///< ATOM_TOKENIZE_CACHE_MB
+  std::string delta_reuse = "auto";     ///< ATOM_DETOKENIZER_DELTA_REUSE
+  int64_t audit_every = 1000;           ///< ATOM_DETOKENIZER_AUDIT_EVERY
 };
 
 /// Capacities of the scheduler that another engine spells as settings; the flag of the same meaning wins.

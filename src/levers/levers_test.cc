@@ -179,6 +179,7 @@ TEST(Resolve, TypedGroupsHoldTheValues) {
   EXPECT_FALSE(l.capacity().max_decode_seqs);  // its default stands for "not given"
   EXPECT_EQ(l.data_parallel().request_equiv, 512);
   EXPECT_EQ(l.housekeeping().shutdown_timeout_s, 5);
+  l.text();
   EXPECT_THAT(l.consumed(), SizeIs(bindings().size()));
 }
 

@@ -34,6 +34,8 @@ struct FrontendOptions {
   SamplingDefaults sampling_overrides;          ///< win over the model's files
   int64_t tokenize_cache_bytes = 0;             ///< for ids of long prompts; 0 = none
   size_t tokenize_cache_from = 100'000;         ///< characters of the shortest prompt that it takes
+  std::string delta_reuse;                      ///< auto, on, off: whether streams go on from their last update; "": as it is in this process
+  int64_t audit_every = 1000;                   ///< updates between two audits of that
   text::GrammarLimits grammar;                  ///< of structured output
   std::string tool_parser, reasoning_parser;    ///< names; "" takes what the chat template shows, "none" reads nothing
 };

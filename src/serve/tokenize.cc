@@ -4,6 +4,7 @@
 
 #include "base/log.h"
 #include "serve/frontend.h"
+#include "text/delta_reuse.h"
 
 namespace isotope::serve {
 namespace {
@@ -25,6 +26,23 @@ constexpr telemetry::Row kCache[] = {
     {.name = "isotope:tokenize_cache_budget_bytes", .kind = Kind::gauge, .help = "Bytes that they may hold."},
 };
 
+constexpr telemetry::Row kDetokenizer[] = {
+    {.name = "isotope:detok_calls", .kind = Kind::counter, .help = "Updates of detokenizing streams, in this process."},
+    {.name = "isotope:detok_reused", .kind = Kind::counter, .help = "Updates that went on from the state of the one before."},
+    {.name = "isotope:detok_audits", .kind = Kind::counter, .help = "Updates that were compared with a decode."},
+    {.name = "isotope:detok_mismatches", .kind = Kind::counter, .help = "Comparisons that failed; the first one ends the reuse."},
+    {.name = "isotope:detok_reuse", .kind = Kind::gauge, .help = "1 while updates go on from the one before."},
+};
+
+std::string detokenizer_metrics() {
+  const text::DetokenizerStats s = text::DeltaReuse::process().stats();
+  telemetry::Registry now(kDetokenizer, {});
+  const double counters[] = {double(s.calls), double(s.reused), double(s.audits), double(s.mismatches)};
+  for (size_t i = 0; i < std::size(counters); i++) now.add(i, counters[i]);
+  now.set(std::size(counters), s.on);
+  return now.prometheus();
+}
+
 template <class F>
 auto timed(telemetry::Registry& times, F f) {
   const auto begin = std::chrono::steady_clock::now();
@@ -37,6 +55,11 @@ auto timed(telemetry::Registry& times, F f) {
 
 void Frontend::open_cache() {
   tokenize_times_ = std::make_unique<telemetry::Registry>(kTimes, telemetry::Labels{});
+  if (!options_.delta_reuse.empty()) {
+    text::DeltaReuse::process().configure(options_.delta_reuse, options_.audit_every, *tokenizer_, [](bool error, const std::string& what) {
+      base::log(error ? base::LogLevel::error : base::LogLevel::info, "{}", what);
+    });
+  }
   if (options_.tokenize_cache_bytes <= 0) return;
   tokenizer_ = text::CachedTokenizer::wrap(std::move(tokenizer_), {.budget_bytes = options_.tokenize_cache_bytes,
                                                                   .min_characters = options_.tokenize_cache_from,
@@ -54,7 +77,7 @@ std::vector<int32_t> Frontend::text_ids(std::string_view text, bool add_special,
 }
 
 std::string Frontend::tokenize_metrics() const {
-  std::string out = tokenize_times_->prometheus();
+  std::string out = tokenize_times_->prometheus() + detokenizer_metrics();
   if (!cached_) return out;
   const text::TokenizeCacheStats s = cached_->stats();
   telemetry::Registry now(kCache, {});

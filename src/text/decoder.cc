@@ -1,5 +1,8 @@
 #include "text/decoder.h"
 
+#include <algorithm>
+#include <utility>
+
 #include "text/byte_alphabet.h"
 #include "text/unicode.h"
 
@@ -11,6 +14,8 @@ class DecodeRun::Stage {
   virtual ~Stage() = default;
   virtual void put(std::string_view part, bool starts) = 0;
   virtual void finish() { next->finish(); }
+  /// Holds nothing back.
+  virtual bool idle() const { return true; }
   Stage* next = nullptr;
 };
 
@@ -77,10 +82,12 @@ class TokenStage : public Stage {
     end();
     next->finish();
   }
+  bool idle() const final { return !open_ && nothing_held(); }
 
  protected:
   virtual void token(std::string text) = 0;
   virtual void end() {}
+  virtual bool nothing_held() const { return true; }
 
  private:
   void flush() {
@@ -116,6 +123,7 @@ class ByteLevel final : public TokenStage {
     if (!pending_.empty()) emit(kReplacement);
     pending_.clear();
   }
+  bool nothing_held() const override { return pending_.empty(); }
   void emit(std::string_view text) {
     next->put(text, first_);
     first_ = false;
@@ -150,6 +158,7 @@ class ByteFallback final : public TokenStage {
     pending_.clear();
     in_run_ = false;
   }
+  bool nothing_held() const override { return pending_.empty(); }
   void emit(std::string_view text) {
     next->put(std::string(text), !in_run_);
     in_run_ = true;
@@ -181,6 +190,7 @@ class PublishedByteFallback final : public TokenStage {
     }
     run_.clear();
   }
+  bool nothing_held() const override { return run_.empty(); }
   std::string run_;
 };
 
@@ -238,6 +248,7 @@ class Strip final : public Stage {
     next->put(out, !begun_);
     begun_ = true;
   }
+  bool idle() const override { return held_ == 0; }
 
  private:
   void release(std::string& out) {
@@ -331,6 +342,7 @@ class BpeSuffix final : public TokenStage {
     if (!held_.empty()) next->put(held_, false);
     held_.clear();
   }
+  bool nothing_held() const override { return held_.empty(); }
   const DecoderStep& step_;
   std::string held_;
 };
@@ -366,6 +378,9 @@ DecodeRun::~DecodeRun() = default;
 
 void DecodeRun::put(std::string_view token_text) { stages_[0]->put(token_text, true); }
 void DecodeRun::finish() { stages_[0]->finish(); }
+bool DecodeRun::idle() const {
+  return std::all_of(stages_.begin(), stages_.end(), [](const auto& s) { return s->idle(); });
+}
 std::string DecodeRun::take() { return std::exchange(out_, {}); }
 
 std::string token_text_bytes(const std::vector<DecoderStep>& steps, std::string_view token) {

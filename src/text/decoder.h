@@ -34,6 +34,8 @@ class DecodeRun {
   ~DecodeRun();
   void put(std::string_view token_text);
   void finish();
+  /// Nothing waits for a later token: what comes next adds to a finished text.
+  bool idle() const;
   /// The text that has become certain since the last call.
   std::string take();
 

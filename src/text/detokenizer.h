@@ -8,26 +8,39 @@
 #include <vector>
 
 #include "text/decoder.h"
+#include "text/delta_reuse.h"
 #include "text/tokenizer.h"
 
 namespace isotope::text {
 
 class Detokenizer {
  public:
-  Detokenizer(const Tokenizer&, bool skip_special, InvalidBytes invalid = InvalidBytes::one_per_part);
+  Detokenizer(const Tokenizer&, bool skip_special, InvalidBytes invalid = InvalidBytes::one_per_part, DeltaReuse& reuse = DeltaReuse::process());
   /// For text that continues a prompt (completions): earlier ids give the decoder its context (leading-space rules) without being emitted.
   void prime(std::span<const int32_t> context);
   /// Text that has become certain with this token; may be empty. Cost does not grow with the number of tokens so far; a byte that can no longer become
   /// a character is emitted as U+FFFD at once.
-  std::string add(int32_t token);
+  std::string add(int32_t token) { return add({&token, 1}); }
+  std::string add(std::span<const int32_t> tokens);   ///< of several tokens at once
   /// The incomplete tail, as U+FFFD per maximal invalid part.
   std::string finish();
 
  private:
+  friend class ReuseProbe;
   void put(int32_t token);
+  void settle(std::span<const int32_t> update, bool idle);
+  std::string decode_window(size_t tokens, bool finish, bool* idle = nullptr) const;
+  std::string decoded_delta(bool& idle) const;
+
   const Tokenizer* tok_;
   bool skip_special_;
-  DecodeRun run_;
+  InvalidBytes invalid_;
+  DeltaReuse* reuse_;
+  DecodeRun run_;                    ///< has read every token, whether its text is used or not
+  // The window that a decode without reuse needs: the tokens of the last finished update and those behind it.
+  std::vector<int32_t> window_;
+  size_t read_ = 0;                  ///< of these, the text of so many has been given out
+  bool lost_ = false;                ///< the window grew too long without a finished update; only the run knows the text
 };
 
 /// Finds stop strings in a growing text. Text is held back only while it may still become a stop string.

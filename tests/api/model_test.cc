@@ -89,6 +89,27 @@ TEST_F(Model, GreedyAndSampledRowsTogether) {
   EXPECT_EQ(b, b2);
 }
 
+// GIVE row G10: a truncated or constrained row has no probability of minus infinity in its answer.
+TEST_F(Model, LogprobsOfTruncatedAndConstrainedRowsAreNumbers) {
+  const Json prompt = "The capital of France is";
+  const std::vector<Json> requests = {
+      {{"prompt", prompt}, {"max_tokens", 4}, {"logprobs", 5}, {"top_k", 1}, {"temperature", 1}},
+      {{"prompt", prompt}, {"max_tokens", 4}, {"logprobs", 5}, {"top_p", 1e-6}, {"temperature", 1}, {"echo", true}},
+      {{"prompt", prompt}, {"max_tokens", 8}, {"logprobs", 5}, {"structured_outputs", {{"choice", {"a"}}}}},
+      {{"prompt", prompt}, {"max_tokens", 3}, {"logprobs", 5}, {"allowed_token_ids", {65}}},
+  };
+  for (const Json& request : requests) {
+    const HttpReply r = post("/v1/completions", request);
+    ASSERT_EQ(r.status, 200) << r.body;
+    for (const char* bad : {"Infinity", "NaN", "inf", "1e999"}) EXPECT_EQ(r.body.find(bad), std::string::npos) << r.body;
+    const Json lp = answer_json(r)["choices"][0]["logprobs"];
+    EXPECT_FALSE(lp["token_logprobs"].empty());
+    for (const Json& v : lp["token_logprobs"]) EXPECT_TRUE(v.is_null() || (v.is_number() && v.get<double>() <= 0 && v.get<double>() >= -9999)) << v;
+    for (const Json& top : lp["top_logprobs"])
+      for (const Json& v : top) EXPECT_TRUE(v.is_number() && v.get<double>() >= -9999) << v;
+  }
+}
+
 TEST_F(Model, LongPromptsGetTheSameTypedError) {
   for (const int64_t n : {510, 511, 512, 513, 5120}) {
     const Json prompt = std::vector<int>(size_t(n), 100);
