@@ -12,8 +12,10 @@ constexpr size_t kLongestWindow = 256;  // tokens; a character has four bytes, s
 Detokenizer::Detokenizer(const Tokenizer& tok, bool skip_special, InvalidBytes invalid, DeltaReuse& reuse)
     : tok_(&tok), skip_special_(skip_special), invalid_(invalid), reuse_(&reuse), run_(tok.decoder(), invalid) {}
 
-void Detokenizer::put(int32_t token) {
-  if (const auto text = tok_->decoder_text(token, skip_special_)) run_.put(*text);
+bool Detokenizer::put(int32_t token) {
+  const auto text = tok_->decoder_text(token, skip_special_);
+  if (text) run_.put(*text);
+  return text.has_value();
 }
 
 void Detokenizer::prime(std::span<const int32_t> context) {
@@ -25,10 +27,16 @@ void Detokenizer::prime(std::span<const int32_t> context) {
   read_ = window_.size();
 }
 
-/// An update after which nothing waits for later tokens ends the window; the next one begins with that update, whose text gives the place.
-void Detokenizer::settle(std::span<const int32_t> update, bool idle) {
-  if (idle) window_.assign(update.begin(), update.end());
-  lost_ = (lost_ && !idle) || window_.size() > kLongestWindow;
+/// An update after which nothing waits for later tokens ends the window; the next one begins with that update, whose text gives the place. An update of
+/// tokens that are nothing gives no place.
+void Detokenizer::settle(std::span<const int32_t> update, bool idle, bool nothing) {
+  if (nothing) {
+    window_.resize(std::min(read_, window_.size()));
+  } else if (idle) {
+    window_.assign(update.begin(), update.end());
+    lost_ = false;
+  }
+  lost_ = lost_ || window_.size() > kLongestWindow;
   if (lost_) window_.clear();
   read_ = window_.size();
 }
@@ -50,7 +58,8 @@ std::string Detokenizer::decoded_delta(bool& idle) const {
 }
 
 std::string Detokenizer::add(std::span<const int32_t> tokens) {
-  for (const int32_t id : tokens) put(id);
+  bool nothing = true;
+  for (const int32_t id : tokens) nothing &= !put(id);
   std::string text = run_.take();
   bool idle = run_.idle();
   if (!lost_) window_.insert(window_.end(), tokens.begin(), tokens.end());
@@ -66,7 +75,7 @@ std::string Detokenizer::add(std::span<const int32_t> tokens) {
   } else {
     reuse_->count_reused();
   }
-  settle(tokens, idle);
+  settle(tokens, idle, nothing);
   return text;
 }
 

@@ -27,8 +27,8 @@ class Detokenizer {
 
  private:
   friend class ReuseProbe;
-  void put(int32_t token);
-  void settle(std::span<const int32_t> update, bool idle);
+  bool put(int32_t token);   ///< false: the token is nothing
+  void settle(std::span<const int32_t> update, bool idle, bool nothing);
   std::string decode_window(size_t tokens, bool finish, bool* idle = nullptr) const;
   std::string decoded_delta(bool& idle) const;
 

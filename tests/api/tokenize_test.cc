@@ -33,7 +33,7 @@ double value(const std::string& metrics, const std::string& name) {
 
 TEST(TokenizeCacheSetting, ChangesTheCountersAndNeverTheIds) {
   FakeEngine engine;
-  const auto with = *serve::Frontend::create(engine, qwen2(), {.tokenize_cache_bytes = 1 << 20});
+  const auto with = *serve::Frontend::create(engine, qwen2(), {.tokenize_cache_bytes = 16 << 20});
   const auto without = *serve::Frontend::create(engine, qwen2(), {.tokenize_cache_bytes = 0});
   for (int n : {2500, 2501, 2502}) EXPECT_EQ(with->text_ids(turns(n), true, true), without->text_ids(turns(n), true, true));
   EXPECT_EQ(with->text_ids(turns(3), true, true), without->text_ids(turns(3), true, true));
@@ -44,7 +44,7 @@ TEST(TokenizeCacheSetting, ChangesTheCountersAndNeverTheIds) {
   EXPECT_EQ(value(on, "isotope:tokenize_cache_checked_total"), 3);
   EXPECT_EQ(value(on, "isotope:tokenize_cache_disabled_total"), 0);
   EXPECT_GT(value(on, "isotope:tokenize_cache_bytes"), 100'000);
-  EXPECT_EQ(value(on, "isotope:tokenize_cache_budget_bytes"), 1 << 20);
+  EXPECT_EQ(value(on, "isotope:tokenize_cache_budget_bytes"), 16 << 20);
   EXPECT_EQ(value(off, "isotope:tokenize_cache_misses_total"), -1);
   for (const std::string& m : {on, off}) EXPECT_EQ(value(m, "atom:api_tokenize_seconds_count"), 4);
 }
