@@ -84,6 +84,9 @@ float latent_temperature(const RopeLaw& law) {
 /// ropes[0] turns full layers; ropes[1], where a family has a local one, the sliding layers.
 Result<void> parse_ropes(const ConfigSource& s, int64_t served_len, ModelConfig& c) {
   const Metadata& f = s.fields;
+  for (const char* key : {"rope_scaling", "rope_parameters"}) {
+    if (f.has(key) && f.type_name(key) != "object") return wrong(f, fmt::format("{} is {}, must be an object", key, f.text(key)));
+  }
   const bool nested = f.has("rope_parameters.full_attention");
   const std::string at = nested ? "rope_parameters.full_attention." : f.has("rope_parameters") ? "rope_parameters." : "rope_scaling.";
   ISO_TRY(const RopeLaw full, parse_law(f, at, c));

@@ -227,6 +227,8 @@ TEST(Config, NamesWhatIsWrongInConfigJson) {
       {"LlamaForCausalLM", R"("hidden_act": "mish")", "hidden_act is 'mish'"},
       {"LlamaForCausalLM", R"("rope_scaling": {"rope_type": "magic"})", "rope_scaling.rope_type is 'magic'"},
       {"LlamaForCausalLM", R"("rope_scaling": {"rope_type": "linear"})", "rope_scaling.factor is missing"},
+      {"LlamaForCausalLM", R"("rope_scaling": 5)", "rope_scaling is 5, must be an object"},
+      {"LlamaForCausalLM", R"("rope_parameters": [])", "rope_parameters is "},
       {"LlamaForCausalLM", R"("rope_scaling": {"rope_type": "llama3", "factor": 8, "low_freq_factor": 4, "high_freq_factor": 1})", "low_freq_factor 4"},
       {"LlamaForCausalLM", R"("num_key_value_heads": 3)", "num_key_value_heads 3"},
       {"LlamaForCausalLM", R"("num_attention_heads": 5)", "num_attention_heads 5"},

@@ -58,6 +58,7 @@ Result<Json> tool_use(const Fields& f) {
 /// One message's blocks, sorted: results of tools become messages of their own before the rest.
 struct Blocks {
   Json results = Json::array(), parts = Json::array(), calls = Json::array();
+  std::vector<std::string> result_at, part_at;   // where each came from
   std::string reasoning;
 };
 
@@ -68,6 +69,7 @@ Result<void> add_block(const Json& block, const std::string& at, bool assistant,
   if (*type == "tool_result" && !assistant) {
     ISO_TRY(Json result, tool_result(f));
     into.results.push_back(std::move(result));
+    into.result_at.push_back(at);
   } else if (*type == "tool_use" && assistant) {
     ISO_TRY(Json call, tool_use(f));
     into.calls.push_back(std::move(call));
@@ -79,11 +81,13 @@ Result<void> add_block(const Json& block, const std::string& at, bool assistant,
   } else {
     ISO_TRY(Json part, text_block(block, at));
     into.parts.push_back(std::move(part));
+    into.part_at.push_back(at);
   }
   return {};
 }
 
-Result<void> add_message(const Json& message, const std::string& at, Json& out) {
+Result<void> add_message(const Json& message, const std::string& at, Json& out, FieldNames& names) {
+  const auto next = [&] { return fmt::format("messages[{}]", out.size()); };
   ISO_TRY(const Fields f, Fields::of(message, at));
   ISO_TRY(const auto role, f.string("role"));
   if (!role || (*role != "user" && *role != "assistant" && *role != "system")) {
@@ -92,17 +96,23 @@ Result<void> add_message(const Json& message, const std::string& at, Json& out) 
   const Json* content = f.find("content");
   if (content == nullptr) return bad_field(f.path("content"), "a message needs a content");
   if (content->is_string()) {
+    names.add(next(), at);
     out.push_back({{"role", *role}, {"content", *content}});
     return {};
   }
   if (!content->is_array()) return bad_field(f.path("content"), Fields::mismatch("a string or an array of blocks", *content));
   Blocks blocks;
   for (size_t i = 0; i < content->size(); ++i) ISO_CHECK_OK(add_block((*content)[i], fmt::format("{}[{}]", f.path("content"), i), *role == "assistant", blocks));
-  for (Json& result : blocks.results) out.push_back(std::move(result));
+  for (size_t i = 0; i < blocks.results.size(); ++i) {
+    names.add(next(), blocks.result_at[i]);
+    out.push_back(std::move(blocks.results[i]));
+  }
   if (blocks.parts.empty() && blocks.calls.empty() && blocks.reasoning.empty() && !content->empty()) return {};
   Json rest = {{"role", *role}, {"content", blocks.parts.empty() ? Json("") : std::move(blocks.parts)}};
   if (!blocks.calls.empty()) rest["tool_calls"] = std::move(blocks.calls);
   if (!blocks.reasoning.empty()) rest["reasoning_content"] = std::move(blocks.reasoning);
+  names.add(next(), at);
+  for (size_t i = 0; i < blocks.part_at.size(); ++i) names.add(fmt::format("{}.content[{}]", next(), i), blocks.part_at[i]);
   out.push_back(std::move(rest));
   return {};
 }
@@ -161,7 +171,7 @@ Result<void> add_thinking(const Json& thinking, Json& chat) {
   return {};
 }
 
-Result<void> add_format(const Fields& f, Json& chat) {
+Result<void> add_format(const Fields& f, ChatOfMessages& out) {
   ISO_TRY(const Json* config, f.object("output_config"));
   ISO_TRY(const Json* format, f.object("output_format"));
   std::string at = "output_format";
@@ -176,15 +186,22 @@ Result<void> add_format(const Fields& f, Json& chat) {
   if (type != "json_schema") return bad_field(g.path("type"), "there is only the format \"json_schema\"");
   ISO_TRY(const Json* schema, g.object("schema"));
   if (schema == nullptr) return bad_field(g.path("schema"), "the format needs a schema");
-  chat["response_format"] = {{"type", "json_schema"}, {"json_schema", {{"name", "answer"}, {"schema", *schema}}}};
+  out.chat["response_format"] = {{"type", "json_schema"}, {"json_schema", {{"name", "answer"}, {"schema", *schema}}}};
+  out.names.add("response_format.json_schema", at);
   return {};
 }
 
+// Fields whose names differ; messages are named as they are made.
+constexpr std::pair<const char*, const char*> kNames[] = {
+    {"stop", "stop_sequences"}, {"user", "metadata.user_id"}, {"chat_template_kwargs.enable_thinking", "thinking.type"}};
+
 }  // namespace
 
-Result<Json> chat_of_messages(const Json& body, bool counting) {
+Result<ChatOfMessages> chat_of_messages(const Json& body, bool counting) {
   const Fields f(body);
-  Json chat = Json::object();
+  ChatOfMessages out{.chat = Json::object(), .names = {}};
+  Json& chat = out.chat;
+  for (const auto& [name, own] : kNames) out.names.add(name, own);
   for (const char* name : kPassed) {
     if (const Json* v = f.find(name); v != nullptr) chat[name] = *v;
   }
@@ -192,23 +209,28 @@ Result<Json> chat_of_messages(const Json& body, bool counting) {
   if (const Json* system = f.find("system"); system != nullptr) {
     ISO_TRY(Json content, text_blocks(*system, "system"));
     messages.push_back({{"role", "system"}, {"content", std::move(content)}});
+    out.names.add("messages[0].content", "system");
   }
   ISO_TRY(const Json* given, f.array("messages"));
   if (given == nullptr || given->empty()) return bad_field("messages", "the request has no messages", "send an array of {\"role\", \"content\"} objects");
-  for (size_t i = 0; i < given->size(); ++i) ISO_CHECK_OK(add_message((*given)[i], fmt::format("messages[{}]", i), messages));
+  for (size_t i = 0; i < given->size(); ++i) ISO_CHECK_OK(add_message((*given)[i], fmt::format("messages[{}]", i), messages, out.names));
   // A last message of the assistant's is the beginning of the answer.
   if (messages.size() > 1 && messages.back()["role"] == "assistant" && !messages.back().contains("tool_calls")) chat["continue_final_message"] = true;
   chat["messages"] = std::move(messages);
   ISO_TRY(const Json* tools, f.array("tools"));
   if (tools != nullptr && !tools->empty()) {
     ISO_TRY(chat["tools"], tools_of(*tools));
+    for (size_t i = 0; i < tools->size(); ++i) {
+      out.names.add(fmt::format("tools[{}].function", i), fmt::format("tools[{}]", i));
+      out.names.add(fmt::format("tools[{}].function.parameters", i), fmt::format("tools[{}].input_schema", i));
+    }
   }
   ISO_TRY(const Json* choice, f.object("tool_choice"));
   if (choice != nullptr) ISO_CHECK_OK(add_tool_choice(*choice, chat));
   ISO_TRY(const Json* thinking, f.object("thinking"));
   if (thinking != nullptr) ISO_CHECK_OK(add_thinking(*thinking, chat));
-  if (counting) return chat;
-  ISO_CHECK_OK(add_format(f, chat));
+  if (counting) return out;
+  ISO_CHECK_OK(add_format(f, out));
   ISO_TRY(const auto max_tokens, f.integer("max_tokens", 1, INT64_MAX));
   if (!max_tokens) return bad_field("max_tokens", "the request has no max_tokens", "send how many tokens the answer may have");
   chat["max_tokens"] = *max_tokens;
@@ -219,7 +241,7 @@ Result<Json> chat_of_messages(const Json& body, bool counting) {
     ISO_TRY(const auto user, Fields(*metadata, "metadata").string("user_id"));
     if (user) chat["user"] = *user;
   }
-  return chat;
+  return out;
 }
 
 }  // namespace isotope::serve

@@ -6,6 +6,7 @@
 #include <iterator>
 #include <utility>
 
+#include "serve/embedded_json.h"
 #include "serve/fields.h"
 
 namespace isotope::serve {
@@ -70,8 +71,8 @@ Result<void> parse_tool_calls(Json& message, const std::string& path) {
     const auto arguments = function->find("arguments");
     if (arguments == function->end() || !arguments->is_string()) continue;
     const std::string text = arguments->get<std::string>();
-    auto parsed = strip(text).empty() ? Result<Json>(Json::object()) : parse_json(text, 64);
-    if (!parsed) return bad_field(at + ".function.arguments", "the arguments are not valid JSON: " + parsed.error().what);
+    auto parsed = strip(text).empty() ? Result<Json>(Json::object()) : embedded_json(text, "the arguments are", 64);
+    if (!parsed) return bad_field(at + ".function.arguments", parsed.error().what);
     *arguments = *std::move(parsed);
   }
   return {};

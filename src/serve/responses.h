@@ -8,6 +8,7 @@
 #include <string>
 
 #include "serve/answer_writer.h"
+#include "serve/field_names.h"
 
 namespace isotope::serve {
 
@@ -38,6 +39,7 @@ class ResponseStore {
 struct ResponsesRequest {
   Json chat;       ///< the chat request that it stands for
   Json echoed;     ///< what the response repeats of the request
+  FieldNames names;  ///< of the chat request's fields, as the responses request has them
   bool store = true;
 };
 /// Errors name the fields of the responses request.

@@ -15,8 +15,12 @@ constexpr const char* kPassed[] = {"model", "stream", "temperature", "top_p", "p
 /// Items of the input become messages: calls join the assistant's message before them, outputs become messages of tools.
 class Messages {
  public:
-  explicit Messages(Json earlier) : list_(std::move(earlier)) {}
+  /// `before`: messages that the request puts in front of these.
+  Messages(Json earlier, size_t before, FieldNames& names) : list_(std::move(earlier)), before_(before), names_(names) {
+    for (size_t i = 0; i < list_.size(); ++i) names_.add(fmt::format("messages[{}]", before_ + i), "previous_response_id");
+  }
   Result<void> add(const Json& item, const std::string& at);
+  size_t size() const { return list_.size(); }
   Json take() {
     flush();
     return std::move(list_);
@@ -24,8 +28,17 @@ class Messages {
 
  private:
   Json& assistant() {
-    if (open_.is_null()) open_ = {{"role", "assistant"}, {"content", ""}};
+    if (open_.is_null()) {
+      open_ = {{"role", "assistant"}, {"content", ""}};
+      names_.add(next(), at_);
+    }
     return open_;
+  }
+  std::string next() const { return fmt::format("messages[{}]", before_ + list_.size()); }
+  void put(Json message) {
+    flush();
+    names_.add(next(), at_);
+    list_.push_back(std::move(message));
   }
   void flush() {
     if (!open_.is_null()) list_.push_back(std::exchange(open_, nullptr));
@@ -36,6 +49,9 @@ class Messages {
   Result<void> reasoning(const Fields&);
 
   Json list_, open_;
+  std::string at_;   ///< of the item that is being added
+  size_t before_;
+  FieldNames& names_;
 };
 
 Result<void> Messages::message(const Fields& f) {
@@ -44,12 +60,12 @@ Result<void> Messages::message(const Fields& f) {
   const Json* content = f.find("content");
   if (content == nullptr) return bad_field(f.path("content"), "a message needs a content");
   if (*role != "assistant") {
-    flush();
-    list_.push_back({{"role", *role}, {"content", *content}});
+    put({{"role", *role}, {"content", *content}});
     return {};
   }
   if (!open_.is_null() && open_["content"] != "") flush();
   assistant()["content"] = *content;
+  names_.add(next() + ".content", f.path("content"));
   return {};
 }
 
@@ -58,17 +74,19 @@ Result<void> Messages::call(const Fields& f) {
   ISO_TRY(const auto name, f.string("name"));
   ISO_TRY(const auto arguments, f.string("arguments"));
   if (!name) return bad_field(f.path("name"), "a function call needs a name");
-  assistant()["tool_calls"].push_back({{"id", id.value_or("")}, {"type", "function"}, {"function", {{"name", *name}, {"arguments", arguments.value_or("{}")}}}});
+  Json& calls = assistant()["tool_calls"];
+  names_.add(fmt::format("{}.tool_calls[{}].function", next(), calls.size()), at_);
+  calls.push_back({{"id", id.value_or("")}, {"type", "function"}, {"function", {{"name", *name}, {"arguments", arguments.value_or("{}")}}}});
   return {};
 }
 
 Result<void> Messages::output(const Fields& f) {
-  flush();
   ISO_TRY(const auto id, f.string("call_id"));
   if (!id) return bad_field(f.path("call_id"), "an output needs the call_id of its call");
   const Json* output = f.find("output");
   if (output == nullptr || (!output->is_string() && !output->is_array())) return bad_field(f.path("output"), "an output is a string or an array of parts");
-  list_.push_back({{"role", "tool"}, {"tool_call_id", *id}, {"content", *output}});
+  put({{"role", "tool"}, {"tool_call_id", *id}, {"content", *output}});
+  names_.add(fmt::format("messages[{}].content", before_ + list_.size() - 1), f.path("output"));
   return {};
 }
 
@@ -88,6 +106,7 @@ Result<void> Messages::reasoning(const Fields& f) {
 }
 
 Result<void> Messages::add(const Json& item, const std::string& at) {
+  at_ = at;
   ISO_TRY(const Fields f, Fields::of(item, at));
   ISO_TRY(const auto type, f.string("type"));
   const std::string kind = type.value_or("message");
@@ -157,6 +176,20 @@ Result<void> add_limits(const Fields& f, Json& chat) {
   return {};
 }
 
+// What these ask for would be missing from the answer without a word.
+constexpr const char* kElsewhere[] = {"prompt", "conversation"};
+
+// Fields whose names differ; messages are named as they are made.
+constexpr std::pair<const char*, const char*> kNames[] = {
+    {"messages", "input"},
+    {"response_format", "text.format"},
+    {"response_format.json_schema", "text.format"},
+    {"max_tokens", "max_output_tokens"},
+    {"max_completion_tokens", "max_output_tokens"},
+    {"truncate_prompt_tokens", "truncation"},
+    {"reasoning_effort", "reasoning.effort"},
+};
+
 Json echoed_of(const Json& body) {
   const auto value = [&](const char* name, Json otherwise) { return body.contains(name) && !body[name].is_null() ? body[name] : std::move(otherwise); };
   Json text = value("text", Json::object());
@@ -185,7 +218,12 @@ Json echoed_of(const Json& body) {
 
 Result<ResponsesRequest> chat_of_responses(const Json& body, const ResponseStore& store) {
   const Fields f(body);
-  ResponsesRequest out{.chat = Json::object(), .echoed = Json::object()};
+  ResponsesRequest out{.chat = Json::object(), .echoed = Json::object(), .names = {}};
+  for (const auto& [chat, own] : kNames) out.names.add(chat, own);
+  for (const char* name : kElsewhere) {
+    if (f.find(name) == nullptr) continue;
+    return tl::unexpected(field_error(name, fmt::format("a {} kept by the server is not supported", name), "send it as input", Code::unsupported));
+  }
   for (const char* name : kPassed) {
     if (const Json* v = f.find(name); v != nullptr) out.chat[name] = *v;
   }
@@ -201,22 +239,30 @@ Result<ResponsesRequest> chat_of_responses(const Json& body, const ResponseStore
   ISO_TRY(const auto instructions, f.string("instructions"));
   // Instructions hold for one response: those of the previous one are not among what was kept.
   Json head = Json::array();
-  if (instructions) head.push_back({{"role", "system"}, {"content", *instructions}});
-  Messages messages(std::move(earlier));
+  if (instructions) {
+    head.push_back({{"role", "system"}, {"content", *instructions}});
+    out.names.add("messages[0].content", "instructions");
+  }
+  Messages messages(std::move(earlier), head.size(), out.names);
   const Json* input = f.find("input");
   if (input == nullptr) return bad_field("input", "the request has no input", "send a text or an array of items");
   if (input->is_string()) {
     ISO_CHECK_OK(messages.add({{"role", "user"}, {"content", *input}}, "input"));
+    out.names.add(fmt::format("messages[{}].content", head.size() + messages.size() - 1), "input");
   } else if (input->is_array()) {
     for (size_t i = 0; i < input->size(); ++i) ISO_CHECK_OK(messages.add((*input)[i], fmt::format("input[{}]", i)));
   } else {
     return bad_field("input", Fields::mismatch("a string or an array of items", *input));
   }
   for (Json& m : messages.take()) head.push_back(std::move(m));
+  if (head.empty()) return bad_field("input", "the input is empty", "send at least one item");
   out.chat["messages"] = std::move(head);
   ISO_TRY(const Json* tools, f.array("tools"));
   if (tools != nullptr && !tools->empty()) {
     ISO_TRY(out.chat["tools"], tools_of(*tools));
+    for (size_t i = 0; i < tools->size(); ++i) {
+      if (!(*tools)[i].contains("function")) out.names.add(fmt::format("tools[{}].function", i), fmt::format("tools[{}]", i));
+    }
   }
   ISO_CHECK_OK(add_text(f, out.chat));
   ISO_CHECK_OK(add_limits(f, out.chat));

@@ -6,6 +6,17 @@
 #include "serve/api.h"
 
 namespace isotope::serve {
+namespace {
+
+// Errors of the chat request in the words of the one that it was made of.
+template <class T>
+Api<T> named(Api<T> result, const FieldNames& names) {
+  if (!result) return tl::unexpected(names.own(std::move(result).error()));
+  return result;
+}
+
+}  // namespace
+
 // Anthropic's clients read errors in their own shape.
 Reply in_messages_shape(Reply reply) {
   auto* response = std::get_if<HttpResponse>(&reply);
@@ -20,7 +31,7 @@ Reply ApiHandler::responses(HttpCall& call) {
   auto request = std::make_shared<ResponsesRequest>();
   const auto parse = [this, request](const Json& body) -> Api<Call> {
     ISO_TRY(*request, chat_of_responses(body, responses_));
-    return parse_chat(request->chat, *front(), options_.limits);
+    return named(parse_chat(request->chat, *front(), options_.limits), request->names);
   };
   const auto writer = [this, request](const Call& c, const Frontend& f) { return responses_writer(*request, c, f, responses_); };
   return generate(call, {.name = "responses", .id_prefix = "resp_", .parse = parse, .writer = writer, .own_id = true});
@@ -41,8 +52,8 @@ Reply ApiHandler::delete_response(HttpCall& call) {
 
 Reply ApiHandler::messages(HttpCall& call) {
   const auto parse = [this](const Json& body) -> Api<Call> {
-    ISO_TRY(const Json chat, chat_of_messages(body, false));
-    return parse_chat(chat, *front(), options_.limits);
+    ISO_TRY(const ChatOfMessages chat, chat_of_messages(body, false));
+    return named(parse_chat(chat.chat, *front(), options_.limits), chat.names);
   };
   return generate(call, {.name = "messages", .id_prefix = "msg_", .parse = parse, .writer = messages_writer});
 }
@@ -51,8 +62,8 @@ Reply ApiHandler::count_tokens(HttpCall& call) {
   auto answer = [&]() -> Api<Json> {
     ISO_TRY(const Json body, body_of(call));
     ISO_CHECK_OK(check_model(body));
-    ISO_TRY(const Json chat, chat_of_messages(body, true));
-    ISO_TRY(const auto input, parse_chat_input(chat));
+    ISO_TRY(const ChatOfMessages chat, chat_of_messages(body, true));
+    ISO_TRY(const auto input, named<ChatInput>(parse_chat_input(chat.chat), chat.names));
     ISO_TRY(const auto ids, front()->chat_ids(input));
     return Json{{"input_tokens", ids.size()}};
   }();

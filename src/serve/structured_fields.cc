@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/log.h"
+#include "serve/embedded_json.h"
 
 namespace isotope::serve {
 namespace {
@@ -15,8 +16,8 @@ using Spec = std::optional<text::GrammarSpec>;
 // Schemas and structural tags also come as JSON text.
 Result<Json> json_of(const Json& v, const std::string& at) {
   if (!v.is_string()) return v;
-  auto parsed = parse_json(v.get_ref<const std::string&>());
-  if (!parsed) return bad_field(at, "the text is not valid JSON: " + parsed.error().what, "send an object");
+  auto parsed = embedded_json(v.get_ref<const std::string&>(), "the text is");
+  if (!parsed) return bad_field(at, parsed.error().what, "send an object");
   return parsed;
 }
 

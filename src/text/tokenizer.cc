@@ -6,6 +6,10 @@
 namespace isotope::text {
 
 Result<std::unique_ptr<Tokenizer>> Tokenizer::create(const VocabSource& source) {
+  if (source.tokenizer_json.empty() && source.tokens.empty()) {
+    return fail(Code::not_found, "the model has no tokenizer: neither a tokenizer.json nor a vocabulary in a GGUF file", {},
+                "put the model's tokenizer.json into its folder; `isotope logits` needs none");
+  }
   ISO_TRY(Parts parts, source.tokenizer_json.empty() ? parts_from_gguf(source) : parts_from_json(source));
   collect_end_tokens(parts, source);
   return std::make_unique<Pipeline>(std::move(parts));

@@ -6,6 +6,8 @@
 #include <optional>
 #include <utility>
 
+#include "text/grammar/pattern.h"
+
 namespace isotope::text {
 namespace {
 
@@ -133,7 +135,8 @@ class Checker {
   Result<Json> form(const Keyword&, const Json& s, const std::string& path, size_t depth);
   Result<Json> literals(const Json& s, const Keyword&, const std::string& path) const;
   Result<void> reference(const Json& s, const std::string& path);
-  Result<void> string_rules(const Json& s, const std::string& path) const;
+  Result<void> string_rules(Json& s, const std::string& path) const;
+  Result<void> bounds(const Json& s, const std::string& path) const;
   Result<void> object_rules(Json& out, const std::string& path) const;
 
   bool closed_;
@@ -279,7 +282,16 @@ Result<Json> Checker::form(const Keyword& k, const Json& s, const std::string& p
   return Json{{std::string(k.name), std::move(schemas)}};
 }
 
-Result<void> Checker::string_rules(const Json& s, const std::string& path) const {
+Result<void> Checker::bounds(const Json& s, const std::string& path) const {
+  constexpr std::pair<const char*, const char*> kPairs[] = {{"minLength", "maxLength"}, {"minItems", "maxItems"}, {"minProperties", "maxProperties"}, {"minimum", "maximum"}};
+  for (const auto& [least, most] : kPairs) {
+    if (!s.contains(least) || !s.contains(most) || s[least].get<double>() <= s[most].get<double>()) continue;
+    return fail(Code::invalid_argument, fmt::format("{} {} is above {} {}, so nothing is valid", least, s[least].dump(), most, s[most].dump()), path + "." + least, "correct one of them");
+  }
+  return {};
+}
+
+Result<void> Checker::string_rules(Json& s, const std::string& path) const {
   const bool shaped = s.contains("pattern") || s.contains("format");
   if (const auto format = s.find("format"); format != s.end()) {
     const std::string& name = format->get_ref<const std::string&>();
@@ -294,6 +306,9 @@ Result<void> Checker::string_rules(const Json& s, const std::string& path) const
     }
   }
   if (s.contains("pattern") && s["pattern"].get_ref<const std::string&>().size() > 4096) return bad(path + ".pattern", "the pattern is longer than 4096 bytes");
+  if (s.contains("pattern")) {
+    ISO_TRY(s["pattern"], json_pattern(s["pattern"].get_ref<const std::string&>(), path + ".pattern"));
+  }
   return {};
 }
 
@@ -316,6 +331,11 @@ Result<void> Checker::object_rules(Json& out, const std::string& path) const {
   }
   if (out.contains("patternProperties") && out["patternProperties"].size() > 1) {
     return bad(path + ".patternProperties", "patternProperties of several patterns is not supported", "keep one of them");
+  }
+  if (out.contains("patternProperties") && !out["patternProperties"].empty()) {
+    Json only = std::exchange(out["patternProperties"], Json::object());
+    ISO_TRY(const std::string pattern, json_pattern(only.begin().key(), path + ".patternProperties"));
+    out["patternProperties"][pattern] = std::move(only.begin().value());
   }
   const bool map = !out.contains("properties") || out["properties"].empty();
   if (map && out.contains("minProperties") && out["minProperties"].get<double>() > 1) {
@@ -373,7 +393,9 @@ Result<Json> Checker::schema(const Json& s, const std::string& path, size_t dept
     ISO_CHECK_OK(shape(*k, value, path + "." + name));
     implied &= k->flags;
     ISO_TRY(out[name], inner(*k, value, path + "." + name, depth));
+    if (k->shape == Shape::count) out[name] = int64_t(value.get<double>());   // 2.0 is an integer
   }
+  ISO_CHECK_OK(bounds(out, path));
   if (!s.contains("type") && !out.empty()) {
     implied &= kAnyType;
     if (implied == 0) return bad(path, "the keywords belong to different types", "add a type");

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "text/grammar/pattern.h"
+
 namespace isotope::text {
 namespace {
 
@@ -112,6 +114,9 @@ Result<Json> check_tag(const Json& tag, const std::string& at, const GrammarLimi
       ISO_TRY(value, checked_schema(value, path, false, limits.schema));
     } else if ((key == "pattern" || key == "grammar") && value.is_string()) {
       ISO_CHECK_OK(check_text({.value = value, .at = path}, limits.max_text, key == "grammar"));
+      if (key == "pattern") {
+        ISO_TRY(value, joined_surrogates(value.get_ref<const std::string&>(), path));
+      }
     } else if ((key == "min" || key == "max" || key == "max_tokens" || key == "max_chars") && value.is_number() && value.get<double>() > double(kMaxRepeat)) {
       return fail(Code::unsupported, fmt::format("{} must be at most {}", key, kMaxRepeat), path, "lower it");
     } else if (std::find(std::begin(kFormatKeys), std::end(kFormatKeys), key) != std::end(kFormatKeys) && value.is_object()) {
@@ -137,7 +142,11 @@ Result<GrammarSpec> check_spec(const GrammarSpec& asked, const GrammarLimits& li
       ISO_TRY(s.value, checked_schema(s.value, s.at, s.closed, limits.schema));
       break;
     }
-    case GrammarSpec::Kind::regex: ISO_CHECK_OK(check_text(s, std::min<size_t>(limits.max_text, 8192), false)); break;
+    case GrammarSpec::Kind::regex: {
+      ISO_CHECK_OK(check_text(s, std::min<size_t>(limits.max_text, 8192), false));
+      ISO_TRY(s.value, joined_surrogates(s.value.get_ref<const std::string&>(), s.at));
+      break;
+    }
     case GrammarSpec::Kind::ebnf: ISO_CHECK_OK(check_text(s, limits.max_text, true)); break;
     case GrammarSpec::Kind::choice: ISO_CHECK_OK(check_choices(s, limits)); break;
     case GrammarSpec::Kind::structural_tag: {
