@@ -5,6 +5,7 @@
 
 #include "models/config_fields.h"
 #include "weights/json.h"
+#include "weights/quantized.h"
 
 namespace isotope::models {
 namespace {
@@ -51,8 +52,9 @@ Result<ConfigSource> hf_source(const weights::Checkpoint& c, const std::map<std:
   ISO_TRY(const std::string_view method, fields.string_or("quantization_config.quant_method", ""));
   // MXFP4 experts come as blocks and scales, which the rows of the family name.
   const bool by_rows = arch->moe && !arch->moe->mxfp4_gate_up.empty() && method == "mxfp4";
-  if (fields.has("quantization_config") && !by_rows)
-    return unknown(m, "quantization_config is set: " + fields.text("quantization_config"), "use the unquantized checkpoint or a GGUF file");
+  if (fields.has("quantization_config") && !by_rows && !weights::known_quantization(method))
+    return unknown(m, "quantization_config is set: " + fields.text("quantization_config"),
+                   "known methods: " + weights::quantization_names() + "; use such a checkpoint, the unquantized one, or a GGUF file");
   return ConfigSource{arch, false, std::move(fields)};
 }
 

@@ -7,6 +7,15 @@ namespace isotope::tensor {
 
 namespace {
 
+// {f32 d[2]; i8 q[32]}: a scale for each 16
+void i8_g16(const uint8_t* b, float* y) noexcept {
+  for (int i = 0; i < 32; ++i) y[i] = float(int8_t(b[8 + i])) * load_f32(b + i / 16 * 4);
+}
+// {f32 d; e4m3 q[32]}
+void f8_g32(const uint8_t* b, float* y) noexcept {
+  for (int i = 0; i < 32; ++i) y[i] = f8_e4m3_to_f32(b[4 + i]) * load_f32(b);
+}
+
 // Half of the elements sit in the low nibbles, the other half in the high ones.
 template <class F>
 void nibbles(const uint8_t* q, int half, F&& put) noexcept {
@@ -88,6 +97,8 @@ DecodeBlock decode_simple(DType t) noexcept {
     case DType::f16: return f16;
     case DType::bf16: return bf16;
     case DType::f64: return f64;
+    case DType::i8_g16: return i8_g16;
+    case DType::f8_g32: return f8_g32;
     case DType::f8_e4m3: return e4m3;
     case DType::f8_e5m2: return e5m2;
     case DType::f8_e8m0: return e8m0;

@@ -50,6 +50,8 @@ constexpr Format kFormats[] = {
     {DType::f8_e4m3, "F8_E4M3", "F8_E4M3", -1, 1, 1, true},
     {DType::f8_e5m2, "F8_E5M2", "F8_E5M2", -1, 1, 1, true},
     {DType::f8_e8m0, "F8_E8M0", "F8_E8M0", -1, 1, 1, false},
+    {DType::i8_g16, "I8_G16", "", -1, 32, 40, true},
+    {DType::f8_g32, "F8_G32", "", -1, 32, 36, true},
 };
 
 constexpr bool rows_are_in_order() {

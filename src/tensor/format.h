@@ -17,6 +17,7 @@ enum class DType : uint8_t {
   iq1_s, iq1_m, iq2_xxs, iq2_xs, iq2_s, iq3_xxs, iq3_s, iq4_nl, iq4_xs,
   tq1_0, tq2_0, mxfp4, nvfp4,
   f8_e4m3, f8_e5m2, f8_e8m0,
+  i8_g16, f8_g32,  ///< of no file: what quantized matrices of several tensors become (weights/quantized.h)
   count_
 };
 

@@ -8,6 +8,7 @@
 #include "weights/gguf.h"
 #include "weights/json.h"
 #include "weights/metadata.h"
+#include "weights/quantized.h"
 #include "weights/safetensors.h"
 #include "weights/storage.h"
 #include "weights/vocab_source.h"
@@ -272,7 +273,7 @@ Opened open_directory(const fs::path& dir, const levers::Loading& levers) {
   }
   ISO_TRY(c->vocab_, vocab_from_directory(dir.string(), c->metadata_));
   ISO_CHECK_OK(c->index());
-  return c;
+  return present_quantized(std::move(c));
 }
 
 }  // namespace

@@ -33,7 +33,7 @@ constexpr Choice kChoices[] = {
     {DType::nvfp4, Pack::nvfp4, Pack::f32},     {DType::iq1_s, Pack::i8g16, Pack::f32},     {DType::iq1_m, Pack::i8g16, Pack::f32},
     {DType::iq2_xxs, Pack::i8g16, Pack::f32},   {DType::iq2_xs, Pack::i8g16, Pack::f32},    {DType::iq2_s, Pack::i8g16, Pack::f32},
     {DType::iq3_xxs, Pack::i8g16, Pack::f32},   {DType::iq3_s, Pack::i8g16, Pack::f32},     {DType::tq1_0, Pack::i8g16, Pack::f32},
-    {DType::tq2_0, Pack::i8g16, Pack::f32},
+    {DType::tq2_0, Pack::i8g16, Pack::f32},     {DType::i8_g16, Pack::i8g16, Pack::f32},    {DType::f8_g32, Pack::bf16, Pack::f32},
 };
 
 const Choice* choice(DType t) {
@@ -137,7 +137,8 @@ constexpr int64_t kDoneBytes = int64_t{4} << 20;
 // False if this pack cannot hold the tensor.
 Result<bool> pack_all(const Source& s, PackedWeight& w, const RowsDone& done) {
   const PackRow& p = w.row();
-  const ReadUnit read = unit_reader(w.pack);
+  // Values alone do not always tell a code of eight bits from its scale; this format has both.
+  const ReadUnit read = w.pack == Pack::i8g16 && s.t.dtype == DType::i8_g16 ? read_i8_g16 : unit_reader(w.pack);
   const bool as_is = s.t.dtype == DType::f16 || s.t.dtype == DType::bf16;
   FloatTile scratch;
   int64_t told = 0;

@@ -252,6 +252,11 @@ void write_unit(const PackRow& p, std::span<const UnitRow, kLanes> rows, std::by
   write_fields<float>(p.floats, unit, [&](int lane, int i) { return row(lane).floats[i]; });
 }
 
+void read_i8_g16(const uint8_t* b, UnitRow& u) noexcept {
+  std::memcpy(u.floats, b, sizeof u.floats);
+  for (int i = 0; i < 32; ++i) u.codes[i] = uint8_t(b[8 + i] ^ 0x80);
+}
+
 bool to_i8g16(std::span<const float, 32> values, UnitRow& to) noexcept {
   return grid16(values.data(), to.codes, to.floats[0]) && grid16(values.data() + 16, to.codes + 16, to.floats[1]);
 }

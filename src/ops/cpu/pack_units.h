@@ -19,6 +19,8 @@ struct UnitRow {
 /// Reads the source block(s) of one unit. Null for packs that have no integer codes, and for i8g16.
 using ReadUnit = void (*)(const uint8_t* block, UnitRow& to) noexcept;
 ReadUnit unit_reader(kernels::cpu::Pack) noexcept;
+/// Reads DType::i8_g16 for i8g16.
+void read_i8_g16(const uint8_t* block, UnitRow& to) noexcept;
 
 /// Writes sixteen rows as one unit.
 void write_unit(const kernels::cpu::PackRow&, std::span<const UnitRow, kernels::cpu::kLanes> rows, std::byte* unit) noexcept;

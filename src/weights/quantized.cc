@@ -1,0 +1,239 @@
+#include "weights/quantized.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <unordered_map>
+#include <unordered_set>
+
+#include "tensor/format.h"
+#include "weights/json.h"
+#include "weights/load_all.h"
+#include "weights/metadata.h"
+#include "weights/quantized_decode.h"
+
+namespace isotope::weights {
+
+namespace {
+
+using nlohmann::json;
+using tensor::DType;
+
+constexpr std::string_view kMethods[] = {"fp8", "compressed-tensors", "gptq", "awq", "modelopt"};
+
+/// What quantization_config says that tensors do not.
+struct Method {
+  std::string_view name;
+  int bits = 4;
+  bool zero_less_one = true;
+  bool act_order = false;  ///< columns of a group are not neighbours; without it g_idx only repeats that they are
+};
+
+/// One matrix: the entry that stands for it and the entries it is made of.
+struct Matrix {
+  TensorEntry entry;
+  QuantizedParts parts;  ///< with shapes, without data
+  const TensorEntry *codes = nullptr, *scales = nullptr, *zeros = nullptr, *columns = nullptr, *global = nullptr;
+  std::vector<const TensorEntry*> all() const {
+    std::vector<const TensorEntry*> out;
+    for (const TensorEntry* e : {codes, scales, zeros, columns, global})
+      if (e) out.push_back(e);
+    return out;
+  }
+};
+
+tensor::HostTensor shape_only(const TensorEntry* e) {
+  if (!e) return {};
+  if (e->rank == 0) return {.dtype = e->dtype, .shape = {1}, .rank = 1};
+  return {.dtype = e->dtype, .shape = e->shape, .rank = e->rank};
+}
+
+class QuantizedCheckpoint final : public Checkpoint {
+ public:
+  explicit QuantizedCheckpoint(std::unique_ptr<Checkpoint> inner) : in_(std::move(inner)) {}
+
+  std::string_view container() const override { return in_->container(); }
+  const std::vector<TensorEntry>& tensors() const override { return tensors_; }
+  const std::vector<std::string>& files() const override { return in_->files(); }
+  const Metadata& metadata() const override { return in_->metadata(); }
+  const VocabSource& vocab() const override { return in_->vocab(); }
+  const TensorEntry* find(std::string_view name) const override {
+    const auto it = index_.find(name);
+    return it == index_.end() ? nullptr : &tensors_[it->second];
+  }
+  Result<void> check_unchanged(const TensorEntry& t) const override {
+    const Matrix* const m = matrix(t);
+    return in_->check_unchanged(m ? *m->codes : t);
+  }
+
+  Result<Data> read(const TensorEntry& t) const override {
+    const Matrix* const m = matrix(t);
+    if (!m) return in_->read(t);
+    const auto buffer = std::make_shared<std::vector<std::byte>>(size_t(t.bytes));
+    const auto decode = [&](std::span<Data> data) -> Result<void> {
+      QuantizedParts p = m->parts;
+      size_t at = 0;
+      for (auto [entry, part] : {std::pair(m->codes, &p.codes), {m->scales, &p.scales}, {m->zeros, &p.zeros}, {m->columns, &p.columns}, {m->global, &p.global}})
+        if (entry) part->data = data[at].view.data, part->bytes = data[at].view.bytes, ++at;
+      return decode_quantized(p, t.name, *buffer);
+    };
+    ISO_CHECK_OK(load_one(*in_, {m->all(), decode}));
+    return Data{.view = {.dtype = t.dtype, .data = buffer->data(), .bytes = buffer->size(), .shape = t.shape, .rank = t.rank}, .keep = buffer};
+  }
+
+  Result<void> arrange(const Method& method) {
+    for (const TensorEntry& e : in_->tensors()) ISO_CHECK_OK(look_at(e, method));
+    for (const TensorEntry& e : in_->tensors())
+      if (!taken_.contains(&e)) tensors_.push_back(e);
+    for (Matrix& m : matrices_) tensors_.push_back(m.entry);
+    for (size_t i = 0; i < tensors_.size(); ++i) {
+      if (!index_.emplace(tensors_[i].name, i).second)
+        return fail(Code::data_loss, "the matrix is there both quantized and plain", tensors_[i].name, "remove one of them");
+    }
+    for (size_t i = 0; i < matrices_.size(); ++i) matrix_of_.emplace(matrices_[i].entry.name, i);
+    return {};
+  }
+
+ private:
+  const Matrix* matrix(const TensorEntry& t) const {
+    const auto it = matrix_of_.find(t.name);
+    return it == matrix_of_.end() ? nullptr : &matrices_[it->second];
+  }
+
+  /// A part of the same matrix, which no longer stands for itself.
+  const TensorEntry* part(const std::string& name) {
+    const TensorEntry* const e = in_->find(name);
+    if (e) taken_.insert(e);
+    return e;
+  }
+
+  /// Does the entry begin a quantized matrix?
+  Result<void> look_at(const TensorEntry& e, const Method& method) {
+    const auto base = [&](std::string_view suffix) { return e.name.ends_with(suffix) ? e.name.substr(0, e.name.size() - suffix.size()) : std::string(); };
+    if (const std::string b = base(".qweight"); !b.empty()) return words(e, b, method);
+    if (const std::string b = base(".weight_packed"); !b.empty()) return packed(e, b, method);
+    if (e.dtype == DType::f8_e4m3 || e.dtype == DType::i8 || e.dtype == DType::u8) return bytes(e);
+    return {};
+  }
+
+  Result<void> words(const TensorEntry& e, const std::string& b, const Method& method) {
+    const bool awq = method.name == "awq";
+    Matrix m;
+    m.codes = part(e.name), m.scales = part(b + ".scales"), m.zeros = part(b + ".qzeros");
+    if (const TensorEntry* const groups = part(b + ".g_idx"); method.act_order) m.columns = groups;
+    m.parts = {.layout = awq ? Layout::awq : Layout::gptq, .bits = method.bits, .zero_less_one = method.zero_less_one};
+    const int64_t per = 32 / std::clamp(method.bits, 1, 32);
+    m.parts.n = awq ? e.shape[1] * 8 : e.shape[1];
+    m.parts.k = awq ? e.shape[0] : e.shape[0] * per;
+    return add(std::move(m), b + ".weight");
+  }
+
+  Result<void> packed(const TensorEntry& e, const std::string& b, const Method& method) {
+    Matrix m;
+    m.codes = part(e.name), m.scales = part(b + ".weight_scale"), m.zeros = part(b + ".weight_zero_point"), m.columns = part(b + ".weight_g_idx");
+    m.parts = {.layout = Layout::packed_rows, .bits = method.bits, .n = e.shape[0]};
+    part(b + ".weight_shape");  // what the other shapes say, but for padding, which nobody writes
+    if (e.dtype == DType::u8) {
+      m.parts.layout = Layout::fp4, m.parts.k = e.shape[1] * 2, m.parts.divide_by_global = true;
+      m.global = part(b + ".weight_global_scale");
+      part(b + ".input_global_scale");
+    } else {
+      m.parts.k = e.shape[1] * (32 / std::clamp(method.bits, 1, 32));
+    }
+    return add(std::move(m), b + ".weight");
+  }
+
+  /// E4M3, int8 or pairs of E2M1 under the matrix' own name, with scales beside it. Stacked experts have no ".weight".
+  Result<void> bytes(const TensorEntry& e) {
+    if (e.rank < 2) return {};
+    const TensorEntry* const scales = in_->find(e.name + "_scale_inv") ? part(e.name + "_scale_inv") : part(e.name + "_scale");
+    if (!scales) return {};
+    Matrix m;
+    m.codes = part(e.name), m.scales = scales;
+    const std::string b = e.name.ends_with(".weight") ? e.name.substr(0, e.name.size() - 7) : e.name;
+    for (const char* unused : {".input_scale", ".activation_scale", ".weight_zero_point"}) part(b + unused);
+    const size_t r = size_t(e.rank);
+    m.parts.n = e.shape[r - 2], m.parts.k = e.shape[r - 1];
+    for (size_t i = 0; i + 2 < r; ++i) m.parts.matrices *= e.shape[i];
+    m.parts.layout = e.dtype == DType::f8_e4m3 ? Layout::floats8 : e.dtype == DType::i8 ? Layout::bytes : Layout::fp4;
+    if (e.dtype == DType::u8) m.parts.k *= 2, m.global = part(e.name + "_scale_2");
+    return add(std::move(m), e.name);
+  }
+
+  Result<void> add(Matrix m, std::string name) {
+    if (!m.scales) return fail(Code::data_loss, "the scales are missing", "quantized matrix " + name, "use an intact checkpoint");
+    QuantizedParts& p = m.parts;
+    p.codes = shape_only(m.codes), p.scales = shape_only(m.scales), p.zeros = shape_only(m.zeros), p.columns = shape_only(m.columns), p.global = shape_only(m.global);
+    ISO_CHECK_OK(check_quantized(p, name));
+    TensorEntry& t = m.entry;
+    t = {.name = std::move(name), .dtype = decoded_type(p), .shape = {p.n, p.k}, .rank = 2, .file = m.codes->file, .offset = m.codes->offset};
+    if (m.codes->rank == 3) t.shape = {p.matrices, p.n, p.k, 0}, t.rank = 3;
+    t.bytes = uint64_t(p.matrices * p.n) * tensor::row_bytes(t.dtype, p.k);
+    matrices_.push_back(std::move(m));
+    return {};
+  }
+
+  std::unique_ptr<Checkpoint> in_;
+  std::vector<TensorEntry> tensors_;
+  std::vector<Matrix> matrices_;
+  std::unordered_set<const TensorEntry*> taken_;
+  std::unordered_map<std::string_view, size_t> index_;
+  std::unordered_map<std::string, size_t> matrix_of_;
+};
+
+/// quantization_config, of the file or of the text model inside it; null if there is none.
+const json* config_of(const Metadata& m) {
+  const json* root = m.tree();
+  if (!root || !root->is_object()) return nullptr;
+  for (const json* at : {root, root->contains("text_config") ? &(*root)["text_config"] : nullptr}) {
+    if (!at || !at->is_object()) continue;
+    for (const char* key : {"quantization_config", "compression_config"})
+      if (const auto it = at->find(key); it != at->end() && it->is_object()) return &*it;
+  }
+  return nullptr;
+}
+
+Result<Method> method_of(const json& q, const std::string& source) {
+  Method m;
+  const std::string name = q.contains("quant_method") && q["quant_method"].is_string() ? q["quant_method"].get<std::string>() : "";
+  for (std::string_view known : kMethods)
+    if (known == name) m.name = known;
+  const json* bits = nullptr;
+  if (q.contains("bits")) bits = &q["bits"];
+  else if (q.contains("config_groups") && q["config_groups"].is_object())
+    for (const auto& [key, group] : q["config_groups"].items()) {
+      if (!group.is_object() || !group.contains("weights") || !group["weights"].is_object() || !group["weights"].contains("num_bits")) continue;
+      const json& these = group["weights"]["num_bits"];
+      if (bits && *bits != these)
+        return fail(Code::unsupported, "config_groups have " + bits->dump() + " and " + these.dump() + " bits", source + ", quantization_config", "one number of bits is supported");
+      bits = &these;
+    }
+  if (bits && !bits->is_number_integer()) return fail(Code::data_loss, "bits is " + bits->dump().substr(0, 80), source + ", quantization_config", "use an intact config.json");
+  if (bits) m.bits = int(std::clamp<int64_t>(bits->get<int64_t>(), 0, 64));
+  m.act_order = q.contains("desc_act") && q["desc_act"] == true;
+  m.zero_less_one = !(q.contains("checkpoint_format") && q["checkpoint_format"] == "gptq_v2");
+  return m;
+}
+
+}  // namespace
+
+bool known_quantization(std::string_view method) { return std::find(std::begin(kMethods), std::end(kMethods), method) != std::end(kMethods); }
+
+std::string quantization_names() {
+  std::string s;
+  for (std::string_view m : kMethods) s += fmt::format("{}{}", s.empty() ? "" : ", ", m);
+  return s;
+}
+
+Result<std::unique_ptr<Checkpoint>> present_quantized(std::unique_ptr<Checkpoint> c) {
+  const json* const q = config_of(c->metadata());
+  if (!q) return c;
+  ISO_TRY(const Method method, method_of(*q, c->metadata().source()));
+  if (method.name.empty()) return c;
+  auto out = std::make_unique<QuantizedCheckpoint>(std::move(c));
+  ISO_CHECK_OK(out->arrange(method));
+  return out;
+}
+
+}  // namespace isotope::weights
