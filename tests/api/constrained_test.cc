@@ -4,6 +4,7 @@
 
 #include <thread>
 
+#include "case_file.h"
 #include "joined.h"
 #include "test_server.h"
 

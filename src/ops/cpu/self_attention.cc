@@ -11,6 +11,7 @@ namespace {
 using namespace kernels::cpu;
 
 constexpr int kTilesOfChunk = kChunk / kTile;
+constexpr int64_t kSegmentChunks = kSegment / kChunk;
 
 /// Below so many multiply-adds in all, waking the team costs more than it saves.
 constexpr int64_t kAlone = 100'000;
@@ -19,7 +20,7 @@ constexpr int64_t kAlone = 100'000;
 struct Scratch {
   std::span<KvTile> tiles;
   float* q = nullptr;
-  Partial run, part;
+  Partial run, segment;
 };
 
 class SelfAttention {
@@ -48,9 +49,9 @@ class SelfAttention {
     const size_t k_bytes = size_t(a_.head_dim) * kTile * element, v_bytes = size_t(dp_) * kTile * element;
     const auto k = arena.take<std::byte>(tiles * k_bytes), v = arena.take<std::byte>(tiles * v_bytes);
     for (size_t t = 0; t < tiles; ++t) s.tiles[t] = {.k = k.data() + t * k_bytes, .v = v.data() + t * v_bytes};
-    s.q = arena.take<float>(size_t(kMaxRows * a_.head_dim)).data();
+    s.q = arena.take<float>(kQueryBytes / sizeof(float)).data();
     s.run.o = arena.take<float>(size_t(kMaxRows * dp_)).data();
-    s.part.o = arena.take<float>(size_t(kMaxRows * dp_)).data();
+    s.segment.o = arena.take<float>(size_t(kMaxRows * dp_)).data();
     return s;
   }
 
@@ -83,7 +84,9 @@ class SelfAttention {
     for (int64_t c = 0; c * kChunk < n; ++c) {
       std::fill_n(ends, rows, int(std::min<int64_t>(kChunk, n - c * kChunk)));
       const KvTile* tiles = s.tiles.data() + c * kTilesOfChunk;
-      k_.join_chunk[format_]({.q = s.q, .rows = rows, .d = a_.head_dim, .tiles = tiles, .next = tiles, .lo = zeros, .hi = ends, .scale = a_.scale}, s.run, s.part);
+      if (c % kSegmentChunks == 0) k_.clear(s.segment, rows, a_.head_dim);
+      k_.chunk[format_]({.q = s.q, .rows = rows, .d = a_.head_dim, .tiles = tiles, .next = tiles, .lo = zeros, .hi = ends, .scale = a_.scale}, s.segment);
+      if ((c + 1) % kSegmentChunks == 0 || (c + 1) * kChunk >= n) k_.merge(s.run, s.segment, rows, a_.head_dim);
     }
     k_.finish(s.run, nullptr, to, rows, a_.head_dim);
   }
