@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <optional>
 #include <utility>
 
@@ -12,6 +13,28 @@ constexpr bool high(uint32_t c) { return c >= 0xD800 && c < 0xDC00; }
 constexpr bool low(uint32_t c) { return c >= 0xDC00 && c < 0xE000; }
 /// What JSON writes with an escape.
 constexpr bool escaped_in_json(uint32_t c) { return c < 0x20 || c == '"' || c == '\\'; }
+
+/// What classes lose: a quote, a backslash, control characters.
+constexpr std::string_view kUnwritable = R"(\x22\x5c\x00-\x1f)";
+
+/// Escapes that stand for several characters, as the members of a class that JSON writes as they are.
+struct Several {
+  char name;
+  std::string_view members;
+};
+constexpr Several kSeveral[] = {
+    {'s', R"(\x20\u{a0}\u{1680}\u{2000}-\u{200a}\u{2028}\u{2029}\u{202f}\u{205f}\u{3000}\u{feff})"},
+    {'S', R"(!#-\x5b\x5d-\u{9f}\u{a1}-\u{167f}\u{1681}-\u{1fff}\u{200b}-\u{2027}\u{202a}-\u{202e}\u{2030}-\u{205e}\u{2060}-\u{2fff}\u{3001}-\u{fefe}\u{ff00}-\u{10ffff})"},
+    {'D', R"(\x20!#-\x2f\x3a-\x5b\x5d-\u{10ffff})"},
+    {'W', R"(\x20!#-\x2f\x3a-\x40\x5b\x5d\x5e\x60\x7b-\u{10ffff})"},
+};
+
+std::string_view several(std::string_view escape) {
+  for (const Several& s : kSeveral) {
+    if (escape.size() == 2 && escape[0] == '\\' && escape[1] == s.name) return s.members;
+  }
+  return {};
+}
 
 std::optional<uint32_t> hex(std::string_view digits) {
   uint32_t out = 0;
@@ -114,8 +137,25 @@ class Rewriter {
     const Item item = item_at(rest_, false);
     if (item.character && (high(*item.character) || low(*item.character))) return surrogate();
     if (json_ && item.character && escaped_in_json(*item.character)) return unwritable(shown(*item.character));
-    put(item);
+    const std::string_view members = item.text == "." ? std::string_view() : several(item.text);
+    if (!json_ || (members.empty() && item.text != ".")) {
+      put(item);
+      return {};
+    }
+    out_ += members.empty() ? fmt::format("[^{}]", kUnwritable) : fmt::format("[{}]", members);
+    rest_.remove_prefix(item.text.size());
     return {};
+  }
+
+  // The members from `from` to `to` that JSON writes as they are.
+  void put_range(uint32_t from, uint32_t to) {
+    from = std::max<uint32_t>(from, 0x20);
+    for (const uint32_t gap : {uint32_t('"'), uint32_t('\\')}) {
+      if (from > gap || gap > to) continue;
+      if (from < gap) out_ += fmt::format("\\u{{{:x}}}-\\u{{{:x}}}", from, gap - 1);
+      from = gap + 1;
+    }
+    if (from <= to) out_ += fmt::format("\\u{{{:x}}}-\\u{{{:x}}}", from, to);
   }
 
   Result<void> take_class() {
@@ -129,23 +169,29 @@ class Rewriter {
     if (json_ && rest_.starts_with(']')) {
       return fail(Code::unsupported, "an empty character class is not supported", at_, "name its characters, or write a dot for any");
     }
-    bool writable = negated;
+    const bool filtered = json_ && !negated;
+    const size_t begin = out_.size();
     while (!rest_.empty() && rest_[0] != ']') {
       const Item item = item_at(rest_, true);
       if (item.character && (high(*item.character) || low(*item.character))) return surrogate();
-      // A range of more than one character that reaches beyond the control characters has one that JSON writes as it is.
-      writable = writable || !item.character || !escaped_in_json(*item.character);
-      const bool range = item.character && rest_.size() > item.text.size() && rest_[item.text.size()] == '-';
-      put(item);
-      if (range && rest_.size() > 1 && rest_[1] != ']') {
-        const Item to = item_at(rest_.substr(1), true);
-        writable = writable || (to.character && *to.character >= 0x20 && *to.character != *item.character);
-        out_ += '-';
-        rest_.remove_prefix(1);
+      const std::string_view behind = rest_.substr(item.text.size());
+      const Item to = item.character && behind.size() > 1 && behind[0] == '-' && behind[1] != ']' ? item_at(behind.substr(1), true) : Item{};
+      if (to.character && (high(*to.character) || low(*to.character))) return surrogate();
+      if (filtered && to.character && *to.character >= *item.character) {
+        put_range(*item.character, *to.character);
+        rest_.remove_prefix(item.text.size() + 1 + to.text.size());
+      } else if (filtered && item.character && escaped_in_json(*item.character)) {
+        rest_.remove_prefix(item.text.size());
+      } else if (const std::string_view members = several(item.text); filtered && !members.empty()) {
+        out_ += members;
+        rest_.remove_prefix(item.text.size());
+      } else {
+        put(item);
       }
     }
     if (rest_.empty()) return {};   // the library tells
-    if (json_ && !writable) return unwritable("one of some characters");
+    if (filtered && out_.size() == begin) return unwritable("one of some characters");
+    if (json_ && negated) out_ += kUnwritable;
     out_ += ']';
     rest_.remove_prefix(1);
     return {};
