@@ -6,6 +6,7 @@
 #include <set>
 #include <string>
 
+#include "case_file.h"
 #include "joined.h"
 #include "test_server.h"
 #include "text/grammar/schema.h"
