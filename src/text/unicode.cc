@@ -191,7 +191,8 @@ std::string normalize(std::string_view text, NormalForm form) {
   std::vector<utf8proc_int32_t> run;
   for (const char *p = text.data(), *end = p + text.size(); p < end;) {
     const char32_t c = next_char(p);
-    if (table[c] & props::kInert) {  // no mapping, no class: a border for ordering and composition
+    // No mapping, no class: a border for ordering and composition. U+11A7 stands before the trailing consonants, but utf8proc composes it as if it were one.
+    if ((table[c] & props::kInert) || c == 0x11A7) {
       normalize_run(run, form, out);
       append_char(out, c);
     } else {

@@ -47,5 +47,10 @@ TEST(CharTable, SpotChecks) {
   EXPECT_EQ(t[0x10FFFF] & ((uint64_t{1} << 30) - 1), props::gc(Gc::Cn));
 }
 
+TEST(Normalize, HangulEndsBeforeTheTrailingConsonants) {
+  EXPECT_EQ(normalize("\u1102\u1161\u11a7", NormalForm::nfc), "\ub098\u11a7");
+  EXPECT_EQ(normalize("\u1102\u1161\u11a8", NormalForm::nfc), "\ub099");
+}
+
 }  // namespace
 }  // namespace isotope::text
