@@ -237,7 +237,7 @@ TEST(Config, NamesWhatIsWrongInConfigJson) {
       {"LlamaForCausalLM", R"("hidden_size": -64)", "hidden_size is -64"},
       {"LlamaForCausalLM", R"("rms_norm_eps": -1)", "rms_norm_eps is -1"},
       {"LlamaForCausalLM", R"("head_dim": 15)", "15 dimensions"},
-      {"LlamaForCausalLM", R"("quantization_config": {"quant_method": "gptq"})", "quantization_config is set"},
+      {"LlamaForCausalLM", R"("quantization_config": {"quant_method": "bitnet"})", "quantization_config is set"},
       {"Phi3ForCausalLM", R"("partial_rotary_factor": 0)", "partial_rotary_factor is 0"},
       {"SmolLM3ForCausalLM", R"("no_rope_layers": [1, 1])", "no_rope_layers has 2 entries for 4 layers"},
       {"Qwen2ForCausalLM", R"("num_key_value_heads": 4, "layer_types": ["full_attention"])", "layer_types has 1 entries"},

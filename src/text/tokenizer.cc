@@ -6,7 +6,7 @@
 namespace isotope::text {
 
 Result<std::unique_ptr<Tokenizer>> Tokenizer::create(const VocabSource& source) {
-  if (source.tokenizer_json.empty() && source.tokens.empty()) {
+  if (source.tokenizer_json.empty() && source.gguf_model.empty() && source.tokens.empty()) {
     return fail(Code::not_found, "the model has no tokenizer: neither a tokenizer.json nor a vocabulary in a GGUF file", {},
                 "put the model's tokenizer.json into its folder; `isotope logits` needs none");
   }
