@@ -5,7 +5,7 @@ Two engines on one core each that step together (--data-parallel-size 2 --dp-loc
 server for each setting and lets them work in turns, so that both see the same machine; it prints the figures of each and the ratio of their rates.
  - delayer: prompts of 256 tokens, answers of 32 to 224, on or off. Answers differ in length as those of users do: were they all alike, whole cohorts would end
    together and the prompts of both engines fall into the same steps by themselves.
- - balance: one prompt in four is eight times as long as the others; costs evened out or left as they are
+ - balance: one prompt in four is eight times as long as the others, prefills gathered; costs evened out or left as they are
 Run it on a quiet machine.
 """
 import argparse
@@ -30,8 +30,8 @@ COMPARISONS = {
     },
     "balance": {
         "flags": ["--max-num-seqs", "12", "--max-num-batched-tokens", "1024", "--dp-load-balance", "round_robin"],
-        "settings": {"off": {"ATOM_DP_PREFILL_BALANCE_SLACK": "1000"},
-                     "on": {"ATOM_DP_PREFILL_BALANCE_SLACK": "0.1", "ATOM_DP_PREFILL_BALANCE_MIN_TOKENS": "64"}},
+        "settings": {"off": {"ATOM_PREFILL_DECODE_INTERVAL": "8", "ATOM_DP_PREFILL_BALANCE_SLACK": "1000"},
+                     "on": {"ATOM_PREFILL_DECODE_INTERVAL": "8", "ATOM_DP_PREFILL_BALANCE_SLACK": "0.1", "ATOM_DP_PREFILL_BALANCE_MIN_TOKENS": "64"}},
         "prompts": (1024, 128, 128, 128), "output": (16, 80), "clients": 32,
     },
 }
