@@ -1,15 +1,19 @@
 #include "text/grammar/mask.h"
 
+#include <time.h>
+
 #include <algorithm>
-#include <chrono>
 #include <vector>
 
 namespace isotope::text {
 namespace {
 
-using Clock = std::chrono::steady_clock;
-
-int64_t ns_since(Clock::time_point begin) { return std::chrono::duration_cast<std::chrono::nanoseconds>(Clock::now() - begin).count(); }
+/// What this thread has computed: a budget in wall time would end answers because the machine is busy or stands still.
+int64_t thread_ns() {
+  timespec t;
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+  return int64_t{t.tv_sec} * 1'000'000'000 + t.tv_nsec;
+}
 
 class Mask final : public TokenMask {
  public:
@@ -32,7 +36,7 @@ class Mask final : public TokenMask {
   bool accept(int32_t token) override {
     if (problem_ != nullptr) return false;
     try {
-      const auto begin = Clock::now();
+      const int64_t begin = thread_ns();
       known_ = finished_ = false;
       ++tokens_;
       if (!matcher_.AcceptToken(token)) return false;
@@ -67,7 +71,7 @@ class Mask final : public TokenMask {
 
  private:
   void compute() {
-    const auto begin = Clock::now();
+    const int64_t begin = thread_ns();
     try {
       int64_t size = int64_t(bits_.size());
       DLTensor view{.data = bits_.data(), .device = {kDLCPU, 0}, .ndim = 1, .dtype = xgrammar::GetBitmaskDLType(), .shape = &size, .strides = nullptr, .byte_offset = 0};
@@ -81,8 +85,8 @@ class Mask final : public TokenMask {
   }
 
   // Others share the steps of a sequence: one whose grammar costs far too much must end.
-  int64_t spend(Clock::time_point begin) {
-    const int64_t took = ns_since(begin);
+  int64_t spend(int64_t begin) {
+    const int64_t took = thread_ns() - begin;
     spent_ns_ += took;
     if (spent_ns_ > std::max(sequence_ns_, token_ns_ * tokens_)) problem_ = "the grammar is too costly: it took too long to say which tokens may come next";
     return took;
