@@ -40,6 +40,10 @@ sched::Limits limits_of(const EngineOptions& o, const kv::Manager& kv, int64_t m
   return l;
 }
 
+kv::CheckpointOptions checkpoints_of(const Parts& p, const kv::Manager& kv) {
+  return kv.has_states() && p.options.prefix_caching ? p.checkpoints : kv::CheckpointOptions{.interval = 0};
+}
+
 kv::ManagerOptions with_states(kv::ManagerOptions o, Runner& runner) {
   o.copy_state = [&runner](int group, int32_t from, int32_t to) { runner.copy_state(group, from, to); };
   return o;
@@ -58,6 +62,7 @@ Core::Core(Parts& p, Board& board, Journals& journals, Metrics& metrics, std::at
       max_logit_rows_(std::max<int64_t>(1, kPromptLogitBytes / int64_t(sizeof(float)) / p.info.vocab)),
       check_every_step_(p.check_every_step),
       kv_(p.options.block_size, p.groups, p.options.prefix_caching, with_states(p.kv_options, runner_)),
+      checkpoints_(checkpoints_of(p, kv_)),
       sched_({.limits = limits_of(options_, kv_, max_logit_rows_),
               .delayer = p.delayer,
               .lockstep_group = p.group != nullptr,
@@ -237,6 +242,10 @@ void Core::admit(Sequence& s) {
     stats_.prefix_queries += looked_up;
     stats_.prefix_hits += s.computed;
   }
+  if (checkpoints_.enabled() && s.kv.cacheable) {
+    s.checkpoints = kv::plan_checkpoints(checkpoints_, kv_.block_size(), s.known(), s.computed, s.kv.reachable * kv_.block_size());
+    counts_.states_demanded += s.checkpoints.demand > 0;
+  }
   metrics_.admitted(s, s.computed, queried);
   if (sched_.holds() > s.holds_before && !s.admitted_ns)
     s.note({.kind = Decision::Kind::held, .step = stats_.steps + 1, .tokens = sched_.holds() - s.holds_before, .reason = "by the prefill delayer"}, now_ns_);
@@ -263,7 +272,11 @@ void Core::gather_work() {
   work_.clear();
   for (const auto& [ref, tokens] : plan_->work) {
     Sequence& s = sequence(sched_.at(ref));
-    const int64_t n = std::min(tokens, s.known() - s.computed);
+    int64_t n = std::min(tokens, s.known() - s.computed);
+    if (const int64_t stop = s.checkpoints.next(checkpoints_, s.computed); stop > 0 && stop < s.computed + n) {
+      n = stop - s.computed;
+      ++counts_.states_cut;
+    }
     if (n <= 0 || !kv_.grow(s.kv, s.computed + n)) continue;
     s.shortened = std::binary_search(shortened_.begin(), shortened_.end(), ref);
     work_.push_back({&s, n});
@@ -395,6 +408,7 @@ void Core::commit(const WorkItem& w) {
   counts_.tokens += w.tokens;
   s.prompt_rows = std::max(s.prompt_rows, std::min(s.computed, s.prompt_rows_end()));
   kv_.commit(s.kv, s.tokens, s.computed);
+  keep_state(s);
   if (s.computed >= s.prompt_tokens && !s.prompt_counted) {
     s.prompt_counted = true;
     stats_.prompt_tokens += s.prompt_tokens;
@@ -404,6 +418,13 @@ void Core::commit(const WorkItem& w) {
   if (s.computed < s.known()) return;
   if (s.max_output == 0) return retire(s, FinishReason::length);
   take_token(s);
+}
+
+void Core::keep_state(Sequence& s) {
+  if (!s.checkpoints.wanted(checkpoints_, kv_.block_size(), s.computed)) return;
+  const bool kept = kv_.checkpoint(s.kv, s.tokens, s.computed);
+  if (kept) s.checkpoints.last = s.computed;
+  ++(kept ? counts_.states_kept : counts_.states_dropped);
 }
 
 void Core::first_or_next_token(Sequence& s) {

@@ -60,6 +60,8 @@ class Core final : private sched::Owner {
   void admit(Sequence&);
   void gather_work();
   void unstick();
+  /// Stores the sequence's state if this is a place for it.
+  void keep_state(Sequence&);
   bool run_model();
   Result<tensor::Tensor> timed_forward();
   void read_rows();
@@ -86,6 +88,7 @@ class Core final : private sched::Owner {
   std::optional<DeviceTimer> timer_;
 
   kv::Manager kv_;
+  kv::CheckpointOptions checkpoints_;  ///< not enabled where there is no state or no prefix cache
   sched::Scheduler sched_;
   const sched::StepPlan* plan_ = nullptr;  ///< of this step
   StepGroup* group_;                       ///< null: this engine steps by itself

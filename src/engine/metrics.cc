@@ -16,6 +16,7 @@ using telemetry::Row;
 constexpr std::string_view kReasons[] = {"stop", "length", "abort", "error", "repetition"};
 constexpr std::string_view kSources[] = {"local_compute", "local_cache_hit", "external_kv_transfer"};
 constexpr std::string_view kRejections[] = {"queue_full", "invalid", "shutting_down", "duplicate_id", "deadline"};
+constexpr std::string_view kOutcomes[] = {"kept", "dropped"};
 constexpr std::string_view kWalkModes[] = {"fast", "slow"};
 constexpr std::string_view kMemoReasons[] = {"changed", "published", "overflow", "cleared", "request"};
 constexpr std::string_view kHashFaults[] = {"none", "block_size", "seed", "length", "fingerprint", "link"};
@@ -41,7 +42,7 @@ enum RowId : size_t {
   kAtomUsage, kAtomHitRatio, kAtomFinished, kAtomPrompt, kAtomGeneration, kAtomPreemptions, kAtomCacheRequests, kAtomCached, kAtomFull,
   kIntegrity, kWalkLookups, kWalkCompares, kWalks, kWalkFallback, kMemoHits, kMemoInvalid, kHashAdopted, kHashRejected, kHashedBlocks,
   kEventsSent, kEventsDropped, kEventsBad, kEventsReplayed, kEventsAborted, kEventsRequests, kDelayer,
-  kPrefillSteps, kImbalance, kGaveBack, kRowCount
+  kPrefillSteps, kImbalance, kGaveBack, kStates, kStatesCut, kStatesDemanded, kRowCount
 };
 // clang-format on
 
@@ -120,6 +121,9 @@ constexpr std::array<Row, kRowCount> kRows = {{
     plain("isotope:prefill_steps", Kind::counter, "Steps that computed prompt tokens."),
     hist("isotope:dp_prefill_cost_imbalance", "Of steps of ranks that step together: largest prefill cost above the mean, before it was evened out.", kImbalances),
     plain("isotope:dp_prefill_gave_back_tokens", Kind::counter, "Prompt tokens taken out of steps to even out the ranks."),
+    {"isotope:state_checkpoints", Kind::counter, "States of recurrent layers that were stored, or dropped for want of a slot.", "outcome", kOutcomes},
+    plain("isotope:state_checkpoint_cuts", Kind::counter, "Chunks of prompts cut so that a step ends where a state is stored."),
+    plain("isotope:state_checkpoint_demands", Kind::counter, "Admissions whose prefix hit ended early for want of a stored state."),
 }};
 
 enum DeviceRow : size_t { kForwardTime, kPromptForwardTime };
@@ -223,6 +227,10 @@ void Metrics::gave_back(int64_t tokens) {
 void Metrics::step(const StepCounts& c, const EngineStats& s, int64_t partial_prefills) {
   if (c.tokens) registry_.observe(kIteration, double(c.tokens));
   registry_.add(kPrefillSteps, c.prefill ? 1 : 0);
+  registry_.add(kStates, double(c.states_kept), 0);
+  registry_.add(kStates, double(c.states_dropped), 1);
+  registry_.add(kStatesCut, double(c.states_cut));
+  registry_.add(kStatesDemanded, double(c.states_demanded));
   registry_.add(kPreemptions, double(c.preempted));
   registry_.add(kAtomPreemptions, double(c.preempted));
   const double total = double(s.blocks_total), available = double(s.blocks_free + s.blocks_evictable);

@@ -20,6 +20,9 @@ struct StepCounts {
   int64_t preempted = 0;
   bool prefill = false; ///< it computed prompt tokens of requests without an output since their admission
   int64_t started = 0;  ///< requests that were admitted for the first time
+  int64_t states_kept = 0, states_dropped = 0;  ///< stored states of recurrent layers, and those for which there was no slot
+  int64_t states_cut = 0;                       ///< chunks cut so that a step ends where a state is stored
+  int64_t states_demanded = 0;                  ///< admissions whose hit ended early for want of a stored state
 };
 
 class Metrics {

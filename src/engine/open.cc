@@ -132,7 +132,8 @@ struct Storage {
   engine::StateSizing states;
 };
 
-Result<Storage> make_storage(const EngineOptions& o, const models::Model& model, ops::Ops& ops, int64_t length, size_t budget) {
+/// `images`: states of prefixes may be stored.
+Result<Storage> make_storage(const EngineOptions& o, const models::Model& model, ops::Ops& ops, int64_t length, size_t budget, bool images) {
   Storage s;
   std::vector<engine::KvGroupCost> costs;
   size_t state_bytes = 0;
@@ -151,7 +152,7 @@ Result<Storage> make_storage(const EngineOptions& o, const models::Model& model,
   if (costs.empty() || costs.size() > size_t(kv::kMaxGroups))
     return fail(Code::unsupported, fmt::format("the model has {} KV groups", costs.size()), o.model,
                 fmt::format("1 to {} are supported", kv::kMaxGroups));
-  ISO_TRY(s.states, engine::size_states(state_bytes, o, o.prefix_caching, budget));
+  ISO_TRY(s.states, engine::size_states(state_bytes, o, o.prefix_caching && images, budget));
   EngineOptions running = o;
   running.max_num_seqs = s.states.max_num_seqs;
   ISO_TRY(s.sizing, engine::size_kv(costs, running, length, budget - size_t(s.states.slots) * state_bytes));
@@ -163,6 +164,17 @@ Result<Storage> make_storage(const EngineOptions& o, const models::Model& model,
   for (const auto& g : s.sizing.groups) blocks.push_back(g.blocks);
   ISO_TRY(s.kv, ops.make_kv(model.kv_layers(), blocks, o.block_size, kv_type(o)));
   return s;
+}
+
+kv::CheckpointOptions checkpoints(const EngineOptions& o, const levers::PrefixCache& l) {
+  kv::CheckpointOptions c{.demand = l.checkpoint_demand, .end_margin = l.checkpoint_end_margin};
+  c.interval = l.checkpoint_interval.value_or(c.interval);
+  if (c.interval <= 0 || c.interval % o.block_size == 0) return c;
+  const int64_t snapped = c.interval / o.block_size * o.block_size;
+  base::log(LogLevel::warning, "ATOM_STATE_CHECKPOINT_INTERVAL_TOKENS: {} is no multiple of the block size {}; {} is used{}", c.interval, o.block_size, snapped,
+            snapped ? "" : ", which stores nothing");
+  c.interval = snapped;
+  return c;
 }
 
 void announce(const Storage& s, const EngineOptions& o, const ModelInfo& info, int64_t wanted) {
@@ -277,7 +289,7 @@ Result<std::unique_ptr<Engine>> Engine::open(const EngineOptions& given, const l
       if (!ops) {
         ISO_TRY(ops, make_ops(o, levers, engine::core_share(o, rank, cores)));
       }
-      ISO_TRY(auto storage, make_storage(o, *model, *ops, length, budget / size_t(o.data_parallel_size)));
+      ISO_TRY(auto storage, make_storage(o, *model, *ops, length, budget / size_t(o.data_parallel_size), cache.checkpoint_interval.value_or(1) != 0));
       engine::Parts parts;
       parts.options = o;
       parts.options.first_rank = o.first_rank + rank;
@@ -291,6 +303,7 @@ Result<std::unique_ptr<Engine>> Engine::open(const EngineOptions& given, const l
       ISO_TRY(parts.events, engine::make_publisher(levers.kv_events(), o, parts.options.first_rank));
       parts.kv_options = {.fast_walk = cache.fast_walk, .walk_memo = cache.walk_memo, .events = parts.events != nullptr};
       parts.frontend_hash = cache.frontend_hash;
+      if (storage.states.slots) parts.checkpoints = checkpoints(o, cache);
       parts.delayer = levers.prefill_delayer();
       parts.lockstep = engine::lockstep(levers);
       parts.balancing = {.token_weight = levers.data_parallel().balance_token_weight,

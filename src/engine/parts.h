@@ -7,6 +7,7 @@
 #include "engine/runner.h"
 #include "engine/step_group.h"
 #include "isotope/engine.h"
+#include "kv/checkpoints.h"
 #include "kv/event_publisher.h"
 #include "kv/manager.h"
 #include "levers/groups.h"
@@ -22,6 +23,7 @@ struct Parts {
   std::vector<kv::GroupConfig> groups;  ///< sized so that one sequence of max_model_len fits
   std::unique_ptr<Runner> runner;
   kv::ManagerOptions kv_options;
+  kv::CheckpointOptions checkpoints = {};
   std::unique_ptr<kv::EventPublisher> events;  ///< null: kv_options.events must be false
   bool frontend_hash = true;    ///< the thread that submits computes the block hashes
   levers::PrefillDelayer delayer;

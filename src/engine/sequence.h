@@ -9,6 +9,7 @@
 #include "base/heap_keeper.h"
 #include "engine/journal.h"
 #include "isotope/engine.h"
+#include "kv/checkpoints.h"
 #include "kv/manager.h"
 #include "sample/history.h"
 #include "sample/row.h"
@@ -45,6 +46,7 @@ struct Sequence : sched::Entry {
   bool fresh = true;     ///< no token since it was admitted
   bool shortened = false;  ///< its chunk of this step gave tokens back to ranks that step together
   kv::SeqBlocks kv;
+  kv::CheckpointPlan checkpoints;  ///< of a model with recurrent states, since it was admitted
   sample::TokenCounts counts;
   std::vector<std::vector<TokenLogprob>> prompt_logprobs;  ///< [prompt] when asked
   int64_t prompt_rows = 0;                                 ///< prompt positions whose logits have been read; survives preemption

@@ -38,6 +38,9 @@ struct PrefixCache {
   bool frontend_hash = true;     ///< ATOM_FRONTEND_PREFIX_HASH
   bool fast_walk = true;         ///< ATOM_PREFIX_FAST_WALK
   bool walk_memo = true;         ///< ATOM_PREFIX_WALK_MEMO
+  bool checkpoint_demand = true;                ///< ATOM_STATE_CHECKPOINT_DEMAND
+  int64_t checkpoint_end_margin = 0;            ///< ATOM_STATE_CHECKPOINT_END_MARGIN
+  std::optional<int64_t> checkpoint_interval;   ///< ATOM_STATE_CHECKPOINT_INTERVAL_TOKENS
 };
 
 struct KvEvents {

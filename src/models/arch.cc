@@ -32,6 +32,8 @@ constexpr MoeNames with_bias(MoeNames n, std::string_view router, std::string_vi
 constexpr MoeNames kMiniMaxMoe = with_bias(kMixtralMoe, kMixtralMoe.router, "block_sparse_moe.e_score_correction_bias");
 constexpr MoeNames kDeepSeek2Moe = with_shared(kQwenMoe, "mlp.shared_experts.");
 constexpr MoeNames kDeepSeekMoe = with_bias(with_shared(kQwenMoe, "mlp.shared_experts."), kQwenMoe.router, "mlp.gate.e_score_correction_bias");
+constexpr MoeNames kLfm2Moe = {.router = "feed_forward.gate.weight", .bias = "feed_forward.expert_bias", .expert = "feed_forward.experts.", .gate = "w1.weight",
+                               .up = "w3.weight", .down = "w2.weight"};
 constexpr MoeNames kErnieMoe = with_bias(with_shared(kQwenMoe, "mlp.shared_experts."), kQwenMoe.router, "mlp.moe_statics.e_score_correction_bias");
 constexpr MoeNames kHunyuan3Moe = with_bias(with_shared(kQwenMoe, "mlp.shared_mlp."), "mlp.router.gate.weight", "mlp.expert_bias");
 
@@ -184,6 +186,35 @@ constexpr Arch kArchs[] = {
                      "linear_conv_kernel_dim": 4, "linear_key_head_dim": 128, "linear_value_head_dim": 128, "linear_num_key_heads": 16,
                      "linear_num_value_heads": 32, "full_attention_interval": 4, "num_experts": 512, "num_experts_per_tok": 10,
                      "moe_intermediate_size": 512, "shared_expert_intermediate_size": 512, "norm_topk_prob": true})"},
+    {.name = "qwen3_5", .gguf = "", .classes = "Qwen3_5ForConditionalGeneration Qwen3_5ForCausalLM", .model_type = "qwen3_5_text", .make = make<Dense>,
+     .rows = qk_norm_rows, .mixer = Mixer::delta, .mixer_names = "linear_attn.", .query_gate = true, .hf_norm_shift = 1,
+     .defaults = R"({"num_key_value_heads": 4, "head_dim": 256, "rms_norm_eps": 1e-6, "max_position_embeddings": 32768, "partial_rotary_factor": 0.25,
+                     "linear_conv_kernel_dim": 4, "linear_key_head_dim": 128, "linear_value_head_dim": 128, "linear_num_key_heads": 16,
+                     "linear_num_value_heads": 32, "full_attention_interval": 4})"},
+    {.name = "qwen3_5_moe", .gguf = "", .classes = "Qwen3_5MoeForConditionalGeneration Qwen3_5MoeForCausalLM", .model_type = "qwen3_5_moe_text",
+     .make = make<Dense>, .rows = qk_norm_rows, .mixer = Mixer::delta, .mixer_names = "linear_attn.", .query_gate = true, .moe = &kQwen2Moe,
+     .hf_norm_shift = 1,
+     .defaults = R"({"num_key_value_heads": 2, "head_dim": 256, "rms_norm_eps": 1e-6, "max_position_embeddings": 32768, "partial_rotary_factor": 0.25,
+                     "linear_conv_kernel_dim": 4, "linear_key_head_dim": 128, "linear_value_head_dim": 128, "linear_num_key_heads": 16,
+                     "linear_num_value_heads": 32, "full_attention_interval": 4, "num_experts": 256, "num_experts_per_tok": 8,
+                     "moe_intermediate_size": 512, "shared_expert_intermediate_size": 512, "norm_topk_prob": true})"},
+    {.name = "lfm2", .gguf = "", .classes = "Lfm2ForCausalLM", .model_type = "lfm2", .make = make<Dense>, .rows = lfm2_rows, .globals = lfm2_globals,
+     .mixer = Mixer::conv, .mixer_names = "conv.",
+     .defaults = R"({"num_key_value_heads": 8, "norm_eps": 1e-5, "max_position_embeddings": 128000, "rope_theta": 1000000.0, "conv_L_cache": 3,
+                     "intermediate_size": 12288, "block_auto_adjust_ff_dim": true, "tie_word_embeddings": true})"},
+    {.name = "lfm2_moe", .gguf = "", .classes = "Lfm2MoeForCausalLM", .model_type = "lfm2_moe", .make = make<Dense>, .rows = lfm2_rows,
+     .globals = lfm2_globals, .mixer = Mixer::conv, .mixer_names = "conv.", .moe = &kLfm2Moe,
+     .defaults = R"({"num_key_value_heads": 8, "norm_eps": 1e-5, "max_position_embeddings": 128000, "rope_theta": 1000000.0, "conv_L_cache": 3,
+                     "intermediate_size": 7168, "moe_intermediate_size": 1792, "num_dense_layers": 2, "num_experts": 32, "num_experts_per_tok": 4,
+                     "scoring_func": "sigmoid", "norm_topk_prob": true, "tie_word_embeddings": true})"},
+    {.name = "mamba", .gguf = "", .classes = "MambaForCausalLM", .model_type = "mamba", .make = make<Single>, .rows = mamba_rows, .globals = mamba_globals,
+     .mixer = Mixer::mamba1, .mixer_names = "mixer.",
+     .defaults = R"({"num_attention_heads": 1, "head_dim": 64, "intermediate_size": 1, "layer_norm_epsilon": 1e-5, "max_position_embeddings": 1048576,
+                     "state_size": 16, "conv_kernel": 4, "expand": 2, "time_step_rank": "auto", "tie_word_embeddings": true})"},
+    {.name = "mamba2", .gguf = "", .classes = "Mamba2ForCausalLM", .model_type = "mamba2", .make = make<Single>, .rows = mamba_rows,
+     .globals = mamba_globals, .mixer = Mixer::mamba2, .mixer_names = "mixer.",
+     .defaults = R"({"num_attention_heads": 1, "head_dim": 64, "intermediate_size": 1, "layer_norm_epsilon": 1e-5, "max_position_embeddings": 1048576,
+                     "num_heads": 128, "state_size": 128, "n_groups": 8, "conv_kernel": 4})"},
 };
 
 bool has_word(std::string_view words, std::string_view word) {

@@ -27,6 +27,7 @@ struct Arch {
   std::string_view model_type;  ///< of the text model's configuration; several names separated by spaces
   std::unique_ptr<Transformer> (*make)();
   std::span<const LayerRow> (*rows)();
+  std::span<const GlobalRow> (*globals)() = global_rows;
   Mixer mixer = Mixer::attention;   ///< of the layers that do not attend
   std::string_view mixer_names = {};///< prefix of their tensors within a layer, in Hugging Face files
   bool query_gate = false;          ///< attention's q_proj holds a gate beside each head's query

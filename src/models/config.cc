@@ -33,8 +33,9 @@ Result<void> parse_sizes(const ConfigSource& s, ModelConfig& c) {
   if (s.gguf) c.layers -= c.draft_layers;  // block_count counts them as well
   if (c.layers < 1) return wrong(f, fmt::format("num_nextn_predict_layers is {}, which leaves no layer", c.draft_layers));
   ISO_TRY(c.hidden, in_range(f, "hidden_size", 1, kMaxWidth));
-  const bool dense = !s.arch->moe || f.has("intermediate_size");  // a model of experts alone need not name it
-  if (dense) { ISO_TRY(c.ffn, in_range(f, "intermediate_size", 1, kMaxWidth)); }
+  const std::string_view ffn = f.has("block_ff_dim") ? "block_ff_dim" : "intermediate_size";
+  const bool dense = !s.arch->moe || f.has(ffn);  // a model of experts alone need not name it
+  if (dense) { ISO_TRY(c.ffn, in_range(f, ffn, 1, kMaxWidth)); }
   ISO_TRY(c.vocab, in_range(f, "vocab_size", 1, kMaxVocab));
   ISO_TRY(c.context_length, in_range(f, "max_position_embeddings", 1, kMaxContext));
   ISO_TRY(const int64_t heads, in_range(f, "num_attention_heads", 1, kMaxHeads));
@@ -62,8 +63,9 @@ Result<float> attention_scale(const ConfigSource& s, const ModelConfig& c) {
 
 Result<void> parse_numbers(const ConfigSource& s, ModelConfig& c) {
   const Metadata& f = s.fields;
-  ISO_TRY(const double eps, f.number("rms_norm_eps"));
-  if (!(eps >= 0 && eps < 1)) return wrong(f, fmt::format("rms_norm_eps is {}, must be 0 to 1", eps));
+  const std::string_view eps_key = f.has("norm_eps") ? "norm_eps" : f.has("layer_norm_epsilon") ? "layer_norm_epsilon" : "rms_norm_eps";
+  ISO_TRY(const double eps, f.number(eps_key));
+  if (!(eps >= 0 && eps < 1)) return wrong(f, fmt::format("{} is {}, must be 0 to 1", eps_key, eps));
   c.norm_eps = float(eps);
   ISO_TRY(c.act, parse_act(f));
   ISO_TRY(c.attn_scale, attention_scale(s, c));
@@ -81,7 +83,7 @@ Result<void> parse_numbers(const ConfigSource& s, ModelConfig& c) {
 
 Result<void> parse_presence(const ConfigSource& s, ModelConfig& c) {
   const Metadata& f = s.fields;
-  ISO_TRY(c.tied_head, f.boolean_or("tie_word_embeddings", false));
+  ISO_TRY(c.tied_head, f.boolean_or(f.has("tie_embedding") ? "tie_embedding" : "tie_word_embeddings", false));
   ISO_TRY(const bool bidirectional, f.boolean_or("use_bidirectional_attention", false));
   if (bidirectional) return unknown(f, "use_bidirectional_attention is true", "only causal attention is supported");
   c.qk_norm = s.arch->qk_norm;

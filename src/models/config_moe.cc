@@ -77,7 +77,7 @@ Result<void> parse_routing(const ConfigSource& s, MoeConfig& m) {
 
 /// Every `step`-th layer from the first that may be one to the last, but for those that are named.
 Result<void> parse_places(const Metadata& f, ModelConfig& c) {
-  ISO_TRY(const int64_t first, in_range_or(f, spelled(f, {"first_k_dense_replace", "moe_layer_start_index"}), 0, kMaxLayers, 0));
+  ISO_TRY(const int64_t first, in_range_or(f, spelled(f, {"first_k_dense_replace", "moe_layer_start_index", "num_dense_layers"}), 0, kMaxLayers, 0));
   const std::string_view step_key = spelled(f, {"decoder_sparse_step", "moe_layer_interval", "interleave_moe_layer_step", "moe_layer_freq"});
   ISO_TRY(const int64_t step, in_range_or(f, step_key, 1, kMaxLayers, 1));
   // Ernie writes -1 for "to the end".

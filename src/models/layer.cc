@@ -80,6 +80,9 @@ Tensor Transformer::mix(ops::Ops& o, const RowSource& h, size_t layer) const {
   const Layer& w = layers[layer];
   if (w.latent) return mix_latent(o, h, layer);
   if (w.delta) return mix_delta(o, h, layer);
+  if (w.mamba2) return mix_mamba2(o, h, layer);
+  if (w.mamba1) return mix_mamba1(o, h, layer);
+  if (w.conv) return mix_conv(o, h, layer);
   if (w.q_gate) return mix_gated(o, h, layer);
   return attend(o, project(o, h, w), layer, &w);
 }

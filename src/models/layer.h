@@ -25,7 +25,10 @@ struct Layer {
   std::vector<float> attn_norm;        ///< [D] before attention
   ops::Linear q, k, v, o;              ///< [H*d, D], [K*d, D], [K*d, D], [D, H*d]
   ops::Linear q_gate;                  ///< [H*d, D]: its sigmoid multiplies attention's output; or empty
-  std::unique_ptr<DeltaNet> delta;     ///< instead of attention, where the layer's configuration says so
+  std::unique_ptr<DeltaNet> delta;     ///< one of these instead of attention, where the layer's configuration says so
+  std::unique_ptr<Mamba2> mamba2;
+  std::unique_ptr<Mamba1> mamba1;
+  std::unique_ptr<GatedConv> conv;
   std::vector<float> q_norm, k_norm;   ///< [d] each head by itself, or [H*d] and [K*d] over the full width (OLMo 2)
   std::vector<float> sinks;            ///< [H] logits that take part in each head's softmax and add nothing; or empty
   LatentWeights latent;                ///< instead of q, k and v, where there is one
@@ -71,6 +74,9 @@ class Transformer : public Model {
   ops::Tensor mix_latent(ops::Ops&, const ops::RowSource& h, size_t layer) const;
   ops::Tensor mix_gated(ops::Ops&, const ops::RowSource& h, size_t layer) const;
   ops::Tensor mix_delta(ops::Ops&, const ops::RowSource& h, size_t layer) const;
+  ops::Tensor mix_mamba2(ops::Ops&, const ops::RowSource& h, size_t layer) const;
+  ops::Tensor mix_mamba1(ops::Ops&, const ops::RowSource& h, size_t layer) const;
+  ops::Tensor mix_conv(ops::Ops&, const ops::RowSource& h, size_t layer) const;
   ops::Tensor feed_forward(ops::Ops&, const ops::RowSource& h, const Layer&) const;
   /// [R, D] after the final norm -> logits [R, V].
   ops::Tensor logits(ops::Ops&, const ops::RowSource& h) const;

@@ -18,7 +18,7 @@ Result<void> load_weights(const Checkpoint& ck, ops::Ops& o, const levers::Loadi
                           const std::function<void(const LoadProgress&)>& progress) {
   const ModelConfig& c = out.config();
   Planner plan(ck, o, arch, c);
-  for (const GlobalRow& row : global_rows()) {
+  for (const GlobalRow& row : arch.globals()) {
     const bool head = row.weight == &Globals::head;
     if (head && c.tied_head) continue;
     ISO_CHECK_OK(plan.add(row, out.globals, head ? plan.names().head : plan.names().body));

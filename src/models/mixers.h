@@ -19,6 +19,29 @@ struct DeltaNet {
   std::vector<float> norm;              ///< [dv]
 };
 
+/// Mamba 2 (arXiv:2405.21060): a short convolution over x, B and C, the scan, and a norm of what silu(z) gates.
+struct Mamba2 {
+  ops::Linear z, xbc, dt;               ///< [I, D], [I + 2 G N, D], [H, D]
+  ops::ShortConv conv;
+  std::vector<float> neg_a, dt_bias, d; ///< [H]
+  std::vector<float> norm;              ///< [I]
+};
+
+/// Mamba 1 (arXiv:2312.00752): steps, B and C come from the convolution's result; each channel has a step of its own.
+struct Mamba1 {
+  ops::Linear x, z;                     ///< [I, D] twice
+  ops::ShortConv conv;
+  ops::Linear rank, b, c, dt;           ///< [R, I], [N, I] twice, [I, R]
+  std::vector<float> neg_a;             ///< [ceil(I / 16), N, 16]
+  std::vector<float> dt_bias, d;        ///< [I]
+};
+
+/// LFM2's short convolution between two gates: c * conv(b * x).
+struct GatedConv {
+  ops::Linear b, c, x;                  ///< [D, D]
+  ops::ShortConv conv;
+};
+
 /// Floats that a layer of this mixer keeps for each sequence.
 int64_t state_floats(const ModelConfig&, Mixer);
 

@@ -11,6 +11,12 @@ class Dense final : public Transformer {
   ops::Tensor forward(ops::Ops&, const ops::Batch&, const HiddenTap*) const override;
 };
 
+/// One block a layer: norm, mixer, add. Mamba 1 and 2.
+class Single final : public Transformer {
+ public:
+  ops::Tensor forward(ops::Ops&, const ops::Batch&, const HiddenTap*) const override;
+};
+
 /// Norm, block, norm, add ("sandwich"). Gemma 2 and 3, GLM-4.
 class Sandwich final : public Transformer {
  public:

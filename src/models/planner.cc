@@ -17,6 +17,7 @@ Names names_of(const Checkpoint& c) {
   if (c.container() == "gguf") return {true, "", "blk.", ""};
   static constexpr std::string_view kBodies[][2] = {
       {"model.", ""}, {"language_model.model.", "language_model."}, {"model.language_model.", ""}, {"", ""}};
+  if (c.find("backbone.embeddings.weight")) return {false, "backbone.", "backbone.layers.", ""};
   for (const auto& [body, head] : kBodies)
     if (c.find(fmt::format("{}embed_tokens.weight", body))) return {false, std::string(body), fmt::format("{}layers.", body), std::string(head)};
   return {false, "model.", "model.layers.", ""};
@@ -53,6 +54,7 @@ Result<void> Planner::check(const levers::Loading& levers) {
   weights::Coverage coverage{missing_, {}};
   int64_t drafts = 0;
   const auto of_drafts = [&](const std::string& name) {
+    if (name.starts_with("mtp.")) return true;  // Qwen3-Next and Qwen3.5
     if (!name.starts_with(names_.layer)) return false;
     const int64_t l = std::atoll(name.c_str() + names_.layer.size());
     return l >= c_.layers && l < c_.layers + c_.draft_layers;

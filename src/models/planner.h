@@ -88,6 +88,11 @@ class Planner {
   /// A small tensor as numbers, through `change` if there is one.
   Result<void> add_numbers(std::vector<float>& to, const std::string& name, std::span<const int64_t> shape, std::function<void(std::vector<float>&)> change = {});
   Result<void> add_conv(ops::ShortConv&, const std::string& prefix, int64_t channels, bool silu);
+  /// Matrices that stand one above the other in a tensor, each with its number of rows.
+  Result<void> add_stacked(const std::string& name, int64_t cols, std::initializer_list<std::pair<ops::Linear*, int64_t>>);
+  Result<void> add_mamba2(Layer&, const std::string& prefix);
+  Result<void> add_mamba1(Layer&, const std::string& prefix);
+  Result<void> add_gated_conv(Layer&, const std::string& prefix);
   Result<void> add_delta(Layer&, const std::string& prefix);
 
   Result<void> add_router(ops::Moe&, const std::string& prefix);

@@ -77,11 +77,17 @@ Result<void> Planner::add_conv(ops::ShortConv& c, const std::string& prefix, int
 }
 
 Result<void> Planner::add_gated_query(const LayerRow& row, Layer& l, const std::string& prefix) {
-  const int64_t d = c_.head_dim, all = 2 * c_.heads * d;
-  std::vector<Part> parts;
-  parts.push_back({&l.q, rows_in_groups(c_.heads, 2 * d, 0, d)});
-  parts.push_back({&l.q_gate, rows_in_groups(c_.heads, 2 * d, d, d)});
-  return add_parts(prefix + std::string(names_.gguf ? row.gguf : row.hf), all, c_.hidden, std::move(parts));
+  const std::string name = prefix + std::string(names_.gguf ? row.gguf : row.hf);
+  const int64_t d = c_.head_dim, all = 2 * int64_t{c_.heads} * d, want[] = {all, c_.hidden};
+  const TensorEntry* e = ck_.find(name);
+  if (!e) {
+    need(name);
+    return {};
+  }
+  ISO_CHECK_OK(expect_shape(*e, want));
+  add_use(*e, pack_into(l.q, 0, all, rows_in_groups(c_.heads, 2 * d, 0, d)));
+  add_use(*e, pack_into(l.q_gate, 0, all, rows_in_groups(c_.heads, 2 * d, d, d)));
+  return {};
 }
 
 Result<void> Planner::add_delta(Layer& l, const std::string& prefix) {
@@ -115,10 +121,75 @@ Result<void> Planner::add_delta(Layer& l, const std::string& prefix) {
   return add_matrix(l.o, prefix + "out_proj.weight", D, values);
 }
 
+Result<void> Planner::add_stacked(const std::string& name, int64_t cols, std::initializer_list<std::pair<ops::Linear*, int64_t>> parts) {
+  const TensorEntry* e = ck_.find(name);
+  if (!e) {
+    need(name);
+    return {};
+  }
+  int64_t rows = 0;
+  for (const auto& [to, n] : parts) rows += n;
+  const int64_t want[] = {rows, cols};
+  ISO_CHECK_OK(expect_shape(*e, want));
+  int64_t first = 0;
+  for (const auto& [to, n] : parts) {
+    add_use(*e, pack_into(*to, first, n));
+    first += n;
+  }
+  return {};
+}
+
+Result<void> Planner::add_mamba2(Layer& l, const std::string& prefix) {
+  l.mamba2 = std::make_unique<Mamba2>();
+  Mamba2& w = *l.mamba2;
+  const StateConfig& s = c_.state;
+  const int64_t inner = s.inner(), mixed = inner + 2 * int64_t{s.groups} * s.states, heads[] = {s.heads}, width[] = {inner};
+  ISO_CHECK_OK(add_stacked(prefix + "in_proj.weight", c_.hidden, {{&w.z, inner}, {&w.xbc, mixed}, {&w.dt, s.heads}}));
+  ISO_CHECK_OK(add_conv(w.conv, prefix + "conv1d.", mixed, true));
+  ISO_CHECK_OK(add_numbers(w.neg_a, prefix + "A_log", heads, negate_exp));
+  ISO_CHECK_OK(add_numbers(w.dt_bias, prefix + "dt_bias", heads));
+  ISO_CHECK_OK(add_numbers(w.d, prefix + "D", heads));
+  ISO_CHECK_OK(add_numbers(w.norm, prefix + "norm.weight", width));
+  return add_matrix(l.o, prefix + "out_proj.weight", c_.hidden, inner);
+}
+
+Result<void> Planner::add_mamba1(Layer& l, const std::string& prefix) {
+  l.mamba1 = std::make_unique<Mamba1>();
+  Mamba1& w = *l.mamba1;
+  const StateConfig& s = c_.state;
+  const int64_t inner = s.inner(), N = s.states, width[] = {inner}, decays[] = {inner, N};
+  ISO_CHECK_OK(add_stacked(prefix + "in_proj.weight", c_.hidden, {{&w.x, inner}, {&w.z, inner}}));
+  ISO_CHECK_OK(add_conv(w.conv, prefix + "conv1d.", inner, true));
+  ISO_CHECK_OK(add_stacked(prefix + "x_proj.weight", inner, {{&w.rank, s.dt_rank}, {&w.b, N}, {&w.c, N}}));
+  ISO_CHECK_OK(add_matrix(w.dt, prefix + "dt_proj.weight", inner, s.dt_rank));
+  ISO_CHECK_OK(add_numbers(w.dt_bias, prefix + "dt_proj.bias", width));
+  ISO_CHECK_OK(add_numbers(w.neg_a, prefix + "A_log", decays, [inner, N](std::vector<float>& v) {
+    negate_exp(v);
+    std::vector<float> panels(size_t((inner + 15) / 16 * N * 16));
+    for (int64_t c = 0; c < inner; ++c)
+      for (int64_t n = 0; n < N; ++n) panels[size_t((c / 16 * N + n) * 16 + c % 16)] = v[size_t(c * N + n)];
+    v = std::move(panels);
+  }));
+  ISO_CHECK_OK(add_numbers(w.d, prefix + "D", width));
+  return add_matrix(l.o, prefix + "out_proj.weight", c_.hidden, inner);
+}
+
+Result<void> Planner::add_gated_conv(Layer& l, const std::string& prefix) {
+  l.conv = std::make_unique<GatedConv>();
+  GatedConv& w = *l.conv;
+  const int64_t D = c_.hidden;
+  ISO_CHECK_OK(add_stacked(prefix + "in_proj.weight", D, {{&w.b, D}, {&w.c, D}, {&w.x, D}}));
+  ISO_CHECK_OK(add_conv(w.conv, prefix + "conv.", D, false));
+  return add_matrix(l.o, prefix + "out_proj.weight", D, D);
+}
+
 Result<void> Planner::add_mixer(Layer& l, Mixer m, const std::string& prefix) {
   const std::string at = prefix + std::string(arch_.mixer_names);
   switch (m) {
     case Mixer::delta: return add_delta(l, at);
+    case Mixer::mamba2: return add_mamba2(l, at);
+    case Mixer::mamba1: return add_mamba1(l, at);
+    case Mixer::conv: return add_gated_conv(l, at);
     default: return {};
   }
 }

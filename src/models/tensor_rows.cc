@@ -17,6 +17,33 @@ constexpr GlobalRow kGlobals[] = {
     {.gguf = "output.weight", .hf = "lm_head.weight", .rows = Size::vocab, .cols = Size::hidden, .weight = &Globals::head},
 };
 
+constexpr GlobalRow kMambaGlobals[] = {
+    {.gguf = "token_embd.weight", .hf = "embeddings.weight", .rows = Size::vocab, .cols = Size::hidden, .weight = &Globals::embed},
+    {.gguf = "output_norm.weight", .hf = "norm_f.weight", .rows = Size::hidden, .vector = &Globals::norm},
+    {.gguf = "output.weight", .hf = "lm_head.weight", .rows = Size::vocab, .cols = Size::hidden, .weight = &Globals::head},
+};
+constexpr GlobalRow kLfm2Globals[] = {
+    {.gguf = "token_embd.weight", .hf = "embed_tokens.weight", .rows = Size::vocab, .cols = Size::hidden, .weight = &Globals::embed},
+    {.gguf = "token_embd_norm.weight", .hf = "embedding_norm.weight", .rows = Size::hidden, .vector = &Globals::norm},
+    {.gguf = "output.weight", .hf = "lm_head.weight", .rows = Size::vocab, .cols = Size::hidden, .weight = &Globals::head},
+};
+constexpr LayerRow kMamba[] = {
+    {.gguf = "attn_norm.weight", .hf = "norm.weight", .rows = Size::hidden, .vector = &Layer::attn_norm},
+};
+constexpr LayerRow kLfm2[] = {
+    {.gguf = "attn_q.weight", .hf = "self_attn.q_proj.weight", .rows = Size::q, .cols = Size::hidden, .weight = &Layer::q, .turns = true},
+    {.gguf = "attn_k.weight", .hf = "self_attn.k_proj.weight", .rows = Size::kv, .cols = Size::hidden, .weight = &Layer::k, .turns = true},
+    {.gguf = "attn_v.weight", .hf = "self_attn.v_proj.weight", .rows = Size::kv, .cols = Size::hidden, .weight = &Layer::v},
+    {.gguf = "attn_output.weight", .hf = "self_attn.out_proj.weight", .rows = Size::hidden, .cols = Size::q, .weight = &Layer::o},
+    {.gguf = "attn_q_norm.weight", .hf = "self_attn.q_layernorm.weight", .rows = Size::head, .vector = &Layer::q_norm},
+    {.gguf = "attn_k_norm.weight", .hf = "self_attn.k_layernorm.weight", .rows = Size::head, .vector = &Layer::k_norm},
+    {.gguf = "attn_norm.weight", .hf = "operator_norm.weight", .rows = Size::hidden, .vector = &Layer::attn_norm},
+    {.gguf = "ffn_norm.weight", .hf = "ffn_norm.weight", .rows = Size::hidden, .vector = &Layer::ffn_norm},
+    {.gguf = "ffn_gate.weight", .hf = "feed_forward.w1.weight", .rows = Size::ffn, .cols = Size::hidden, .weight = &Layer::gate, .ffn = true},
+    {.gguf = "ffn_up.weight", .hf = "feed_forward.w3.weight", .rows = Size::ffn, .cols = Size::hidden, .weight = &Layer::up, .ffn = true},
+    {.gguf = "ffn_down.weight", .hf = "feed_forward.w2.weight", .rows = Size::hidden, .cols = Size::ffn, .weight = &Layer::down, .ffn = true},
+};
+
 constexpr LayerRow kAttention[] = {
     {.gguf = "attn_q.weight", .hf = "self_attn.q_proj.weight", .rows = Size::q, .cols = Size::hidden, .weight = &Layer::q, .turns = true, .fused = qkv(0)},
     {.gguf = "attn_k.weight", .hf = "self_attn.k_proj.weight", .rows = Size::kv, .cols = Size::hidden, .weight = &Layer::k, .turns = true, .fused = qkv(1)},
@@ -117,6 +144,10 @@ bool of_attention(const LayerRow& r) {
 }
 
 std::span<const GlobalRow> global_rows() { return kGlobals; }
+std::span<const GlobalRow> mamba_globals() { return kMambaGlobals; }
+std::span<const GlobalRow> lfm2_globals() { return kLfm2Globals; }
+std::span<const LayerRow> mamba_rows() { return kMamba; }
+std::span<const LayerRow> lfm2_rows() { return kLfm2; }
 std::span<const LayerRow> dense_rows() { return kDenseRows; }
 std::span<const LayerRow> qk_norm_rows() { return kQkNormRows; }
 std::span<const LayerRow> sandwich_rows() { return kSandwichRows; }
@@ -132,7 +163,7 @@ std::span<const LayerRow> wide_norm_rows() { return kWideNormRows; }
 
 bool ignorable(std::string_view name) {
   static constexpr std::string_view kParts[] = {"rope_freqs.weight", "rope_factors_long.weight", "rope_factors_short.weight", "rotary_emb.inv_freq",
-                                                "attn_rot_embd", "vision_tower.", "multi_modal_projector."};
+                                                "attn_rot_embd", "vision_tower.", "multi_modal_projector.", "model.visual."};
   return std::any_of(std::begin(kParts), std::end(kParts), [&](auto s) { return name.find(s) != name.npos; });
 }
 

@@ -55,6 +55,10 @@ struct MoeNames {
 bool of_attention(const LayerRow&);
 
 std::span<const GlobalRow> global_rows();
+std::span<const GlobalRow> mamba_globals();
+std::span<const GlobalRow> lfm2_globals();
+std::span<const LayerRow> mamba_rows();      ///< one norm: Mamba 1 and 2
+std::span<const LayerRow> lfm2_rows();
 std::span<const LayerRow> dense_rows();      ///< Llama, Mistral, SmolLM, Qwen 2, Gemma 1, Phi 3, Granite
 std::span<const LayerRow> qk_norm_rows();    ///< the same with a norm on each head of q and k: Qwen 3
 std::span<const LayerRow> sandwich_rows();   ///< Gemma 2

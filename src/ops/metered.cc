@@ -181,6 +181,9 @@ class Metered final : public Ops {
   void sigmoid_mul(Tensor x, Tensor gate) override {
     timed(plain(Op::sigmoid_mul), {3 * bytes_of(x), 0}, [&] { return in_->sigmoid_mul(x, gate), 0; });
   }
+  void scale_columns(Tensor x, std::span<const float> w) override {
+    timed(plain(Op::mul), {2 * bytes_of(x), 0}, [&] { return in_->scale_columns(x, w), 0; });
+  }
   void mul(Tensor x, Tensor y) override {
     timed(plain(Op::mul), {3 * bytes_of(x), 0}, [&] { return in_->mul(x, y), 0; });
   }

@@ -163,6 +163,7 @@ class Ops {
   virtual Tensor scan(const ScanArgs&) = 0;                               ///< [T, heads * dim]
   virtual void sigmoid_mul(Tensor x, Tensor gate) = 0;                    ///< x *= sigmoid(gate)
   virtual void mul(Tensor x, Tensor y) = 0;                               ///< x *= y
+  virtual void scale_columns(Tensor x, std::span<const float> w) = 0;     ///< each row times w [cols]
 
   // ---- joined forms: what a model calls. Composed of the ops above unless a backend joins them; the bits are the same ----------------
   /// The source's rows themselves. REQUIRES: it is not quantized.

@@ -54,6 +54,7 @@ class CpuOps final : public Ops {
   Tensor scan(const ScanArgs&) override;
   void sigmoid_mul(Tensor x, Tensor gate) override;
   void mul(Tensor x, Tensor y) override;
+  void scale_columns(Tensor x, std::span<const float> w) override;
 
   bool try_project(const RowSource&, std::span<const Linear* const> ws, std::span<Tensor> outs) override;
   std::optional<RowSource> try_gated(const RowSource&, const GatedArgs&) override;

@@ -148,6 +148,11 @@ void CpuOps::sigmoid_mul(Tensor x, Tensor gate) {
   each_row(team_, x.rows, x.cols * kSigmoidCost, [&](int64_t r) { k_.recurrent.sigmoid_mul(x.row(r), gate.row(r), x.cols); });
 }
 
+void CpuOps::scale_columns(Tensor x, std::span<const float> w) {
+  ISO_CHECK(int64_t(w.size()) == x.cols);
+  each_row(team_, x.rows, x.cols, [&](int64_t r) { k_.recurrent.mul(x.row(r), w.data(), x.cols); });
+}
+
 void CpuOps::mul(Tensor x, Tensor y) {
   ISO_CHECK(x.rows == y.rows && x.cols == y.cols);
   each_row(team_, x.rows, x.cols, [&](int64_t r) { k_.recurrent.mul(x.row(r), y.row(r), x.cols); });

@@ -141,3 +141,22 @@ DELTA = dict(linear_conv_kernel_dim=4, linear_key_head_dim=16, linear_value_head
 family("qwen3_next", "qwen3_next", "Qwen3NextForCausalLM", merged(BASE, MOE, DELTA, rms_norm_eps=1e-6, rope_theta=10000000, partial_rotary_factor=0.25,
        head_dim=32, num_hidden_layers=4, full_attention_interval=4, attention_bias=False, decoder_sparse_step=1, shared_expert_intermediate_size=32,
        norm_topk_prob=True, mlp_only_layers=[], rope_scaling=None, use_sliding_window=False), gguf=False)
+QWEN3_5 = merged(BASE, DELTA, rms_norm_eps=1e-6, head_dim=32, num_hidden_layers=4, full_attention_interval=4, attention_bias=False, attn_output_gate=True,
+                 mamba_ssm_dtype="float32", mtp_num_hidden_layers=0, rope_theta=None, rope_parameters=dict(rope_type="default", rope_theta=10000000,
+                 partial_rotary_factor=0.25, mrope_interleaved=True, mrope_section=[2, 1, 1]))
+family("qwen3_5", "qwen3_5_text", "Qwen3_5ForCausalLM", merged(QWEN3_5, tie_word_embeddings=True), gguf=False,
+       wrap=dict(architecture="Qwen3_5ForConditionalGeneration", model_type="qwen3_5", body="model.language_model.", head="lm_head."))
+family("qwen3_5_moe", "qwen3_5_moe_text", "Qwen3_5MoeForCausalLM", merged(QWEN3_5, MOE, shared_expert_intermediate_size=32), gguf=False,
+       wrap=dict(architecture="Qwen3_5MoeForConditionalGeneration", model_type="qwen3_5_moe", body="model.language_model.", head="lm_head."))
+LFM2 = dict(vocab_size=VOCAB, hidden_size=64, num_hidden_layers=4, num_attention_heads=4, num_key_value_heads=2, norm_eps=1e-5, rope_theta=1000000.0,
+            conv_L_cache=3, conv_bias=False, layer_types=["conv", "conv", "full_attention", "conv"], max_position_embeddings=4096, tie_embedding=True,
+            initializer_range=0.02, use_cache=True, bos_token_id=1, eos_token_id=2, pad_token_id=0)
+family("lfm2", "lfm2", "Lfm2ForCausalLM", merged(LFM2, block_auto_adjust_ff_dim=True, block_dim=64, block_ff_dim=96, block_ffn_dim_multiplier=1.0,
+       block_multiple_of=16, conv_dim=64, conv_dim_out=64, num_heads=4, block_norm_eps=1e-5, block_use_swiglu=True, use_pos_enc=True), gguf=False)
+family("lfm2_moe", "lfm2_moe", "Lfm2MoeForCausalLM", merged(LFM2, intermediate_size=96, moe_intermediate_size=32, num_dense_layers=1, num_experts=8,
+       num_experts_per_tok=3, use_expert_bias=True, routed_scaling_factor=1.0, norm_topk_prob=True), gguf=False)
+MAMBA = dict(vocab_size=VOCAB, hidden_size=64, num_hidden_layers=2, expand=2, conv_kernel=4, use_bias=False, use_conv_bias=True, hidden_act="silu",
+             layer_norm_epsilon=1e-5, initializer_range=0.02, use_cache=True, bos_token_id=1, eos_token_id=2, pad_token_id=0)
+family("mamba", "mamba", "MambaForCausalLM", merged(MAMBA, state_size=12, intermediate_size=128, time_step_rank=8, residual_in_fp32=True), gguf=False)
+family("mamba2", "mamba2", "Mamba2ForCausalLM", merged(MAMBA, num_hidden_layers=3, num_heads=16, head_dim=8, state_size=12, n_groups=2, time_step_rank=8,
+       residual_in_fp32=False, time_step_limit=[0.0, float("inf")], chunk_size=16, rms_norm=True, norm_before_gate=True, tie_word_embeddings=False), gguf=False)

@@ -30,7 +30,7 @@ torch.use_deterministic_algorithms(True, warn_only=True)
 PROMPTS = [1, 33, 130]  # the last one passes every sliding window and longrope's switch at 64
 HIDDEN = 33
 STEPS = 24
-FINAL_NORM = re.compile(r"^model\.norm\.weight$")
+FINAL_NORM = re.compile(r"^(model\.norm|model\.embedding_norm|backbone\.norm_f)\.weight$")
 
 
 def build(spec):
@@ -59,7 +59,7 @@ def randomize(model, spec, gen):
                 p.copy_(normal(p, 0.5) + (1 if name.endswith(".D") else -1))
             elif p.dim() == 1:
                 p.copy_(normal(p, 0.2))
-            elif "embed_tokens" in name:
+            elif "embed_tokens" in name or "embeddings" in name:
                 p.copy_(normal(p, spec.get("embed_std", 0.04 if tied else 0.7)))
             elif "lm_head" in name:
                 p.copy_(normal(p, 2.5 * gain / math.sqrt(hidden)))
@@ -201,7 +201,10 @@ def run(name, out, seed):
         prompts.append(dict(tokens=n, min_margin=float(margin.min()), noise=noise, tolerance=max(1e-4, 2 * noise), distinct=len(set(more)),
                             std=float(logits.std())))
         if n == HIDDEN:
-            for i, h in enumerate(logits_of(model, ids, output_hidden_states=True).hidden_states):
+            states = logits_of(model, ids, output_hidden_states=True).hidden_states
+            if "Mamba" in type(model).__name__:  # these classes leave the embeddings out and show the last layer's own output instead
+                states = (model.get_input_embeddings()(torch.tensor([ids])), *states[:-2], states[-1])
+            for i, h in enumerate(states):
                 golden[f"hidden_{i}"] = h[0].float().contiguous()
     save_file(golden, os.path.join(folder, "golden.safetensors"))
     meta = dict(family=name, seed=seed, torch=torch.__version__.split("+")[0], transformers=transformers.__version__, prompts=prompts)
