@@ -66,8 +66,9 @@ struct Team::Impl {
   void loop(int member) noexcept {
     for (uint32_t seen = 0;;) {
       start.wait(seen, patience);
-      if (stop.load(std::memory_order_acquire)) return;
+      // In this order: the destructor says stop before it opens the gate for the last time, so who reads that value sees the stop, and nobody takes it for a round.
       seen = start.value();
+      if (stop.load(std::memory_order_acquire)) return;
       if (!claims[size_t(member)].take(seen)) continue;
       f(arg, member);
       if (done()) finish.open();

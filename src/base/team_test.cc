@@ -71,6 +71,23 @@ TEST_P(TeamSizes, BarrierSeparatesPhases) {
   for (int v : b) EXPECT_EQ(v, 200);
 }
 
+/// A member that comes late may find its share done by the caller, and the team about to go: what it would still run is gone then.
+TEST(Team, NobodyRunsAnythingAfterTheLastCall) {
+  static std::atomic<bool> working;
+  static std::atomic<int> late;
+  late = 0;
+  for (int i = 0; i < 3000; ++i) {
+    Team team(7, false);
+    working = true;
+    for (int call = 0; call < 3; ++call)
+      team.share([](int) {
+        if (!working) ++late;
+      });
+    working = false;
+  }
+  EXPECT_EQ(late, 0);
+}
+
 TEST(Team, WorksAfterMembersHaveParked) {
   Team team(3);
   for (int i = 0; i < 5; ++i) {
