@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <cstring>
 
 #include "base/log.h"
 #include "models/loader.h"
@@ -31,6 +32,16 @@ HostTensor rows_of(HostTensor t, int64_t first, int64_t n) {
   t.shape = {n, t.cols()};
   t.rank = 2;
   return t;
+}
+
+Result<std::unique_ptr<ops::Weight>> pack_columns(ops::Ops& o, const HostTensor& t, int64_t first, int64_t n, int64_t step) {
+  const size_t size = size_t(tensor::format(t.dtype).bytes), k = size_t(t.rows()), columns = size_t(t.cols());
+  std::vector<std::byte> rows(size_t(n) * k * size);
+  const auto* const from = static_cast<const std::byte*>(t.data);
+  for (size_t i = 0; i < k; ++i)
+    for (size_t r = 0; r < size_t(n); ++r)
+      std::memcpy(&rows[(r * k + i) * size], from + (i * columns + size_t(first) + r * size_t(step)) * size, size);
+  return o.pack({.dtype = t.dtype, .data = rows.data(), .bytes = rows.size(), .shape = {n, int64_t(k)}, .rank = 2});
 }
 
 Planner::Planner(const Checkpoint& c, ops::Ops& o, const Arch& a, const ModelConfig& config) : ck_(c), ops_(o), arch_(a), c_(config), names_(names_of(c)) {
@@ -113,6 +124,13 @@ Result<void> Planner::use(const TensorRow<Owner>& row, Owner& owner, const Place
   const float shift = norm && !names_.gguf ? arch_.hf_norm_shift : 0.0f;
   add_use(*place.entry, read_into(norm ? owner.*row.vector : (owner.*row.bias).bias, place.first, place.n, shift, std::move(order)));
   return {};
+}
+
+Result<const TensorEntry*> Planner::required(const std::string& name, std::span<const int64_t> shape) {
+  const TensorEntry* const e = ck_.find(name);
+  if (e) ISO_CHECK_OK(expect_shape(*e, shape));
+  else need(name);
+  return e;
 }
 
 Result<void> Planner::expect_shape(const TensorEntry& e, std::span<const int64_t> want) const {

@@ -26,6 +26,9 @@ Names names_of(const Checkpoint&);
 /// Rows [first, first + n) of a tensor, counting the rows of all its matrices.
 tensor::HostTensor rows_of(tensor::HostTensor, int64_t first, int64_t n);
 
+/// n columns of a matrix [k, columns], the first one and every `step`-th from it on, as the rows of a weight [n, k]. For formats without blocks.
+Result<std::unique_ptr<ops::Weight>> pack_columns(ops::Ops&, const tensor::HostTensor&, int64_t first, int64_t n, int64_t step = 1);
+
 /// What becomes of one tensor of the file once it is read. A fused tensor has several.
 using Use = std::function<Result<void>(const Checkpoint::Data&)>;
 
@@ -72,6 +75,8 @@ class Planner {
   template <class Owner>
   Result<void> use(const TensorRow<Owner>& row, Owner& owner, const Place& place);
 
+  /// The entry of that name and shape. One that is not there goes to the list of missing ones and is null; another shape is an error.
+  Result<const TensorEntry*> required(const std::string& name, std::span<const int64_t> shape);
   /// Fails unless the entry's shape is `want`.
   Result<void> expect_shape(const TensorEntry&, std::span<const int64_t> want) const;
   void add_use(const TensorEntry&, Use);
@@ -104,7 +109,6 @@ class Planner {
   Result<void> add_shared(ops::Moe&, const std::string& prefix);
   /// `order`: rows of the tensor that make up the slot, in this order; empty = all.
   Result<void> add_matrix(ops::Linear& slot, const std::string& name, int64_t n, int64_t k, std::vector<int32_t> order = {});
-  Result<void> add_norm(std::vector<float>& slot, const std::string& name, int64_t n);
   Result<void> add_latent_ups(LatentWeights&, const std::string& prefix);
   Result<void> fill_missing_experts(const levers::Loading&);
 

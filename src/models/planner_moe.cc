@@ -38,17 +38,11 @@ struct Planner::Stack {
 
 namespace {
 
-/// n of `stride` columns of one [k, columns] matrix, each `step` from the last, as rows of a matrix of its own.
+/// Rows of an expert that are columns first, first + step … of its matrix in a stack [E, k, columns].
 Result<std::unique_ptr<ops::Weight>> pack_turned(ops::Ops& o, const tensor::HostTensor& t, int64_t expert, int64_t n, int64_t first, int64_t step) {
   const tensor::Format& f = tensor::format(t.dtype);
   if (f.block != 1) return fail(Code::unsupported, fmt::format("experts stored by columns in {}", f.name), {}, "use a GGUF file of that model");
-  const size_t size = size_t(f.bytes), k = size_t(t.shape[1]), columns = size_t(t.shape[2]);
-  std::vector<std::byte> rows(size_t(n) * k * size);
-  const std::byte* const from = static_cast<const std::byte*>(t.data) + size_t(expert) * k * columns * size;
-  for (size_t i = 0; i < k; ++i)
-    for (size_t r = 0; r < size_t(n); ++r)
-      std::memcpy(&rows[(r * k + i) * size], from + (i * columns + size_t(first) + r * size_t(step)) * size, size);
-  return o.pack({.dtype = t.dtype, .data = rows.data(), .bytes = rows.size(), .shape = {n, int64_t(k)}, .rank = 2});
+  return pack_columns(o, rows_of(t, expert * t.shape[1], t.shape[1]), first, n, step);
 }
 
 /// Rows first, first + step … of one expert as GGUF's MXFP4 blocks. In the file a byte holds two neighbours; in GGUF elements j and j + 16.
@@ -214,13 +208,9 @@ Result<void> Planner::add_mxfp4(ops::Moe& m, const std::string& name, const Stac
 
 /// Biases of all experts: [E, rows], the parts taking turns as the rows do.
 Result<void> Planner::add_biases(ops::Moe& m, const std::string& name, const Stack& s) {
-  const TensorEntry* e = ck_.find(name);
-  if (!e) {
-    need(name);
-    return {};
-  }
   const int64_t want[] = {c_.moe.experts, s.rows(c_)};
-  ISO_CHECK_OK(expect_shape(*e, want));
+  ISO_TRY(const TensorEntry* const e, required(name, want));
+  if (!e) return {};
   add_use(*e, [&m, parts = s.parts, n = s.parts[0].rows(c_)](const Checkpoint::Data& d) -> Result<void> {
     std::vector<float> v(size_t(d.view.elements()));
     ISO_CHECK_OK(tensor::dequantize(d.view.dtype, d.view.data, v));
@@ -250,14 +240,9 @@ Result<void> Planner::add_separate_experts(ops::Moe& m, const std::string& prefi
 }
 
 Result<void> Planner::add_matrix(Linear& slot, const std::string& name, int64_t n, int64_t k, std::vector<int32_t> order) {
-  const TensorEntry* e = ck_.find(name);
-  if (!e) {
-    need(name);
-    return {};
-  }
   const int64_t want[] = {n, k};
-  ISO_CHECK_OK(expect_shape(*e, want));
-  add_use(*e, pack_into(slot, 0, n, std::move(order)));
+  ISO_TRY(const TensorEntry* const e, required(name, want));
+  if (e) add_use(*e, pack_into(slot, 0, n, std::move(order)));
   return {};
 }
 

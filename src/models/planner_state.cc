@@ -41,24 +41,16 @@ std::vector<float> turned(const std::vector<float>& v, size_t rows, size_t cols)
 }  // namespace
 
 Result<void> Planner::add_parts(const std::string& name, int64_t rows, int64_t cols, std::vector<Part> parts) {
-  const TensorEntry* e = ck_.find(name);
-  if (!e) {
-    need(name);
-    return {};
-  }
   const int64_t want[] = {rows, cols};
-  ISO_CHECK_OK(expect_shape(*e, want));
+  ISO_TRY(const TensorEntry* const e, required(name, want));
+  if (!e) return {};
   for (Part& p : parts) add_use(*e, pack_into(*p.to, 0, rows, std::move(p.rows)));
   return {};
 }
 
 Result<void> Planner::add_numbers(std::vector<float>& to, const std::string& name, std::span<const int64_t> shape, std::function<void(std::vector<float>&)> change) {
-  const TensorEntry* e = ck_.find(name);
-  if (!e) {
-    need(name);
-    return {};
-  }
-  ISO_CHECK_OK(expect_shape(*e, shape));
+  ISO_TRY(const TensorEntry* const e, required(name, shape));
+  if (!e) return {};
   add_use(*e, [&to, change = std::move(change)](const Checkpoint::Data& d) -> Result<void> {
     to.resize(size_t(d.view.elements()));
     ISO_CHECK_OK(tensor::dequantize(d.view.dtype, d.view.data, to));
@@ -78,16 +70,8 @@ Result<void> Planner::add_conv(ops::ShortConv& c, const std::string& prefix, int
 
 Result<void> Planner::add_gated_query(const LayerRow& row, Layer& l, const std::string& prefix) {
   const std::string name = prefix + std::string(names_.gguf ? row.gguf : row.hf);
-  const int64_t d = c_.head_dim, all = 2 * int64_t{c_.heads} * d, want[] = {all, c_.hidden};
-  const TensorEntry* e = ck_.find(name);
-  if (!e) {
-    need(name);
-    return {};
-  }
-  ISO_CHECK_OK(expect_shape(*e, want));
-  add_use(*e, pack_into(l.q, 0, all, rows_in_groups(c_.heads, 2 * d, 0, d)));
-  add_use(*e, pack_into(l.q_gate, 0, all, rows_in_groups(c_.heads, 2 * d, d, d)));
-  return {};
+  const int64_t d = c_.head_dim, each = 2 * d;
+  return add_parts(name, c_.heads * each, c_.hidden, {{&l.q, rows_in_groups(c_.heads, each, 0, d)}, {&l.q_gate, rows_in_groups(c_.heads, each, d, d)}});
 }
 
 Result<void> Planner::add_delta(Layer& l, const std::string& prefix) {
@@ -122,15 +106,11 @@ Result<void> Planner::add_delta(Layer& l, const std::string& prefix) {
 }
 
 Result<void> Planner::add_stacked(const std::string& name, int64_t cols, std::initializer_list<std::pair<ops::Linear*, int64_t>> parts) {
-  const TensorEntry* e = ck_.find(name);
-  if (!e) {
-    need(name);
-    return {};
-  }
   int64_t rows = 0;
   for (const auto& [to, n] : parts) rows += n;
   const int64_t want[] = {rows, cols};
-  ISO_CHECK_OK(expect_shape(*e, want));
+  ISO_TRY(const TensorEntry* const e, required(name, want));
+  if (!e) return {};
   int64_t first = 0;
   for (const auto& [to, n] : parts) {
     add_use(*e, pack_into(*to, first, n));

@@ -239,6 +239,14 @@ Result<std::vector<std::string>> required_texts(const Fields& f, const char* nam
   return texts;
 }
 
+template <class Writer>
+PoolCall answered_by(std::unique_ptr<Writer> writer, PoolCall call, PoolNames names, const PoolReader& reader) {
+  writer->names = std::move(names);
+  writer->tokens = reader.tokens();
+  call.writer = std::move(writer);
+  return call;
+}
+
 }  // namespace
 
 Api<PoolCall> parse_embedding(const Json& body, Frontend& front, PoolNames names) {
@@ -272,10 +280,7 @@ Api<PoolCall> parse_embedding(const Json& body, Frontend& front, PoolNames names
     if (!f.has(name)) return tl::unexpected(field_error("input", "the request has no input", std::string("send ") + kKinds));
     ISO_TRY(call.request.inputs, read_inputs(f, name, front, reader));
   }
-  writer->names = std::move(names);
-  writer->tokens = reader.tokens();
-  call.writer = std::move(writer);
-  return call;
+  return answered_by(std::move(writer), std::move(call), std::move(names), reader);
 }
 
 Api<PoolCall> parse_rerank(const Json& body, Frontend& front, PoolNames names) {
@@ -295,10 +300,7 @@ Api<PoolCall> parse_rerank(const Json& body, Frontend& front, PoolNames names) {
   if (returned.value_or(true))
     for (const std::string& d : documents) writer->documents.push_back({{"text", d}});
   writer->top = top && *top > 0 ? size_t(*top) : documents.size();
-  writer->names = std::move(names);
-  writer->tokens = reader.tokens();
-  call.writer = std::move(writer);
-  return call;
+  return answered_by(std::move(writer), std::move(call), std::move(names), reader);
 }
 
 Api<PoolCall> parse_score(const Json& body, Frontend& front, PoolNames names) {
@@ -314,10 +316,7 @@ Api<PoolCall> parse_score(const Json& body, Frontend& front, PoolNames names) {
   auto writer = std::make_unique<ScoreWriter>();
   PoolCall call;
   ISO_TRY(writer->pairs, add_pairs(first, second, at, reader, call.request));
-  writer->names = std::move(names);
-  writer->tokens = reader.tokens();
-  call.writer = std::move(writer);
-  return call;
+  return answered_by(std::move(writer), std::move(call), std::move(names), reader);
 }
 
 }  // namespace isotope::serve

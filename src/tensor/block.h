@@ -13,6 +13,9 @@ inline uint32_t load_u32(const uint8_t* p) noexcept { uint32_t v; std::memcpy(&v
 inline float load_f32(const uint8_t* p) noexcept { float v; std::memcpy(&v, p, 4); return v; }
 inline float load_f16(const uint8_t* p) noexcept { return f16_to_f32(load_u16(p)); }
 
+/// E2M1 values, doubled so that they are integers; whoever multiplies halves the scale instead.
+inline constexpr int8_t kE2M1[16] = {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12};
+
 /// Decodes one block into format(dtype).block floats.
 using DecodeBlock = void (*)(const uint8_t* block, float* out) noexcept;
 

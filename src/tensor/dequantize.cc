@@ -68,9 +68,6 @@ void bytes32(const uint8_t* q, float d, float* y) noexcept {
 void q8_0(const uint8_t* b, float* y) noexcept { bytes32(b + 2, load_f16(b), y); }
 void q8_1(const uint8_t* b, float* y) noexcept { bytes32(b + 4, load_f16(b), y); }  // {f16 d, sum·d; i8 q[32]}
 
-// E2M1 values, doubled so that they are integers; the scale is halved instead.
-constexpr int8_t kE2M1[16] = {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12};
-
 // {e8m0 d; u8 q[16]}; every exponent is valid here, 0xff included (OCP reserves it for NaN, files of this container never had
 // it).
 void mxfp4(const uint8_t* b, float* y) noexcept {

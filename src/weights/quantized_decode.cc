@@ -7,7 +7,7 @@
 #include <cstring>
 #include <vector>
 
-#include "tensor/format.h"
+#include "tensor/block.h"
 
 namespace isotope::weights {
 
@@ -17,8 +17,7 @@ using tensor::HostTensor;
 namespace {
 
 constexpr int kGroup = 16, kBlock = 32;
-constexpr int kAwqColumn[8] = {0, 2, 4, 6, 1, 3, 5, 7};
-constexpr int8_t kE2M1[16] = {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12};  // doubled
+constexpr int kAwqPlace[8] = {0, 4, 1, 5, 2, 6, 3, 7};  ///< of each of eight columns in their word
 
 bool there(const HostTensor& t) { return t.rank > 0; }
 
@@ -90,10 +89,10 @@ class Codes {
       int& q = out[size_t(c)];
       switch (p_.layout) {
         case Layout::bytes: q = int8_t(bytes[r * p_.k + c]); break;
-        case Layout::fp4: q = kE2M1[bytes[(r * p_.k + c) / 2] >> (c % 2 * 4) & 15]; break;
+        case Layout::fp4: q = tensor::kE2M1[bytes[(r * p_.k + c) / 2] >> (c % 2 * 4) & 15]; break;
         case Layout::packed_rows: q = field(p_.codes, r * p_.codes.cols() + c / per_word_, c % per_word_); break;
         case Layout::gptq: q = field(p_.codes, c / per_word_ * p_.n + r, c % per_word_); break;
-        case Layout::awq: q = field(p_.codes, c * (p_.n / 8) + r / 8, awq_place(r % 8)); break;
+        case Layout::awq: q = field(p_.codes, c * (p_.n / 8) + r / 8, kAwqPlace[r % 8]); break;
         case Layout::floats8: q = bytes[r * p_.k + c]; break;
       }
     }
@@ -105,14 +104,13 @@ class Codes {
         if (!there(p_.zeros)) return 1 << (p_.bits - 1);
         return field(p_.zeros, r / per_word_ * g_.across + group, r % per_word_);
       case Layout::gptq: return field(p_.zeros, group * (p_.n / per_word_) + r / per_word_, r % per_word_) + (p_.zero_less_one ? 1 : 0);
-      case Layout::awq: return field(p_.zeros, group * (p_.n / 8) + r / 8, awq_place(r % 8));
+      case Layout::awq: return field(p_.zeros, group * (p_.n / 8) + r / 8, kAwqPlace[r % 8]);
       default: return 0;
     }
   }
 
  private:
   int field(const HostTensor& t, int64_t index, int64_t place) const { return int(word(t, index) >> (place * p_.bits) & mask_); }
-  static int awq_place(int64_t column) { return int(std::find(std::begin(kAwqColumn), std::end(kAwqColumn), int(column)) - std::begin(kAwqColumn)); }
 
   const QuantizedParts& p_;
   Grid g_;
@@ -208,10 +206,11 @@ Result<void> decode_codes(const QuantizedParts& p, Grid g, const Scales& s, cons
   std::byte* to = out.data();
   for (int64_t r = 0; r < p.n; ++r) {
     codes.row(r, q);
-    for (int64_t c = 0; c < p.k; ++c) {
-      const int64_t group = s.group(c);
-      const int v = q[size_t(c)] - codes.zero(r, group);
-      const float scale = s.at(0, r, group);
+    int zero = 0;
+    float scale = 0;
+    for (int64_t c = 0, group = -1; c < p.k; ++c) {
+      if (s.group(c) != group) group = s.group(c), zero = codes.zero(r, group), scale = s.at(0, r, group);
+      const int v = q[size_t(c)] - zero;
       if (type == DType::f32) {
         const float x = float(v) * scale;
         std::memcpy(to, &x, 4), to += 4;

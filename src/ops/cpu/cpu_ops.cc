@@ -13,6 +13,7 @@
 #include "ops/cpu/linear.h"
 #include "ops/cpu/moe.h"
 #include "ops/cpu/self_attention.h"
+#include "ops/cpu/share.h"
 #include "ops/cpu/source_rows.h"
 #include "ops/cpu/tensors.h"
 
@@ -24,8 +25,6 @@ static_assert(int(Activation::silu) == int(Act::silu) && int(Activation::gelu_ta
 
 namespace {
 
-// Waking the team and waiting for it costs about as much as one core needs for this many elements.
-constexpr int64_t kAlone = 16'384;
 // What an element of an activation, a norm costs in units of an element that is only added.
 constexpr int64_t kActCost = 4, kNormCost = 2;
 
@@ -49,8 +48,7 @@ CpuOps::CpuOps(const kernels::cpu::KernelTable& kernels, int threads, const CpuO
 
 template <class F>
 void CpuOps::for_rows(int64_t rows, int64_t cost, F&& f) {
-  if (rows * cost <= kAlone) f(int64_t{0}, rows);
-  else team_.for_ranges(rows, 1, f);
+  ops::for_rows(team_, rows, cost, f);
 }
 
 // ---- weights --------------------------------------------------------------------------------------------------------------------

@@ -70,7 +70,7 @@ class CpuOps final : public Ops {
   std::string describe() const override;
 
  private:
-  /// Calls f(r0, r1) for ranges of rows; on this thread alone when all rows together cost fewer than kAlone element visits.
+  /// See share.h.
   template <class F>
   void for_rows(int64_t rows, int64_t cost, F&& f);
   void act_mul_into(Tensor out, Tensor gate, Tensor up, Activation);

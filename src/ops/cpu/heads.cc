@@ -4,6 +4,7 @@
 #include "base/check.h"
 #include "ops/cpu/cpu_ops.h"
 #include "ops/cpu/linear.h"
+#include "ops/cpu/share.h"
 
 namespace isotope::ops {
 
@@ -24,7 +25,7 @@ Tensor CpuOps::linear_heads(const HeadsArgs& a) {
     if (integer(*w.w)) j.quantized = arena_->take<std::byte>(linear_scratch_bytes(T, k)).data();
   }
   const size_t row_bytes = kernels::cpu::quantized_bytes(1, k);
-  team_.for_ranges(H, 1, [&](int64_t h0, int64_t h1) {
+  ops::for_rows(team_, H, T * (k + m), [&](int64_t h0, int64_t h1) {
     for (int64_t h = h0; h < h1; ++h) {
       const GroupedJob& j = jobs[size_t(h)];
       for (int64_t p = 0; j.quantized && p < panels.count(); ++p)

@@ -6,6 +6,7 @@
 #include "base/check.h"
 #include "ops/cpu/linear.h"
 #include "ops/cpu/routing.h"
+#include "ops/cpu/share.h"
 #include "ops/cpu/tensors.h"
 
 namespace isotope::ops {
@@ -16,20 +17,12 @@ using kernels::cpu::kRecordBytes;
 
 namespace {
 
-// Below these many element visits one thread does it; see CpuOps::for_rows.
-constexpr int64_t kAlone = 16'384, kActCost = 4;
+constexpr int64_t kActCost = 4;
 
 bool integer(const Linear& l) { return static_cast<const PackedWeight&>(*l.w).row().integer(); }
 int64_t blocks_of(int64_t k) { return (k + kBlock - 1) / kBlock; }
 
 Tensor rows_of(Tensor t, int64_t first, int64_t n) { return {t.row(first), n, t.cols, t.stride}; }
-
-/// Calls f(r0, r1) for ranges of [0, n), on this thread alone when that is not worth waking the team.
-template <class F>
-void for_rows(const MoeContext& c, int64_t n, int64_t cost, F&& f) {
-  if (n * cost <= kAlone) f(int64_t{0}, n);
-  else c.team.for_ranges(n, 1, f);
-}
 
 /// (row, expert) pairs in order of their experts, rows ascending within an expert.
 struct Sorted {
@@ -75,7 +68,7 @@ std::span<PairPanel> panels_of(const MoeContext& c, const Sorted& s) {
 /// Calls f(panel) for all, shared by their rows.
 template <class F>
 void for_panels(const MoeContext& c, std::span<const PairPanel> panels, int64_t pairs, int64_t row_cost, F&& f) {
-  for_rows(c, pairs, row_cost, [&](int64_t a, int64_t b) {
+  for_rows(c.team, pairs, row_cost, [&](int64_t a, int64_t b) {
     auto at = std::lower_bound(panels.begin(), panels.end(), a, [](const PairPanel& p, int64_t v) { return p.first < v; });
     for (; at != panels.end() && at->first < b; ++at) f(*at);
   });
@@ -154,7 +147,7 @@ class Experts {
     const bool weighted = m_.routing.on_input;
     if (integer_in_) {
       std::byte* const rows = c_.arena.take<std::byte>(linear_scratch_bytes(x.rows, x.cols)).data();
-      for_rows(c_, x.rows, x.cols, [&](int64_t a, int64_t b) {
+      for_rows(c_.team, x.rows, x.cols, [&](int64_t a, int64_t b) {
         for (int64_t r = a; r < b; ++r) c_.kernels.gemm.quantize_panel(x.row(r), x.stride, 1, x.cols, rows + size_t(r * in.blocks) * kRecordBytes);
       });
       in.quantized = c_.arena.take<std::byte>(linear_scratch_bytes(s_.pairs(), x.cols)).data();
@@ -162,7 +155,7 @@ class Experts {
     }
     if (floating_in_) {
       in.x = take_tensor(c_.arena, s_.pairs(), x.cols);
-      for_rows(c_, s_.pairs(), x.cols, [&](int64_t a, int64_t b) {
+      for_rows(c_.team, s_.pairs(), x.cols, [&](int64_t a, int64_t b) {
         for (int64_t i = a; i < b; ++i) {
           std::memcpy(in.x.row(i), x.row(s_.row[size_t(i)]), size_t(x.cols) * sizeof(float));
           if (weighted) c_.kernels.elementwise.scale(in.x.row(i), x.cols, s_.weight[size_t(i)]);
@@ -190,7 +183,7 @@ class Experts {
     grouped_linear(c_.team, c_.kernels, jobs.first(n), c_.tuning);
     if (gated_) return h;
     const auto& k = c_.kernels.elementwise;
-    for_rows(c_, h.rows, h.cols * kActCost, [&](int64_t a, int64_t b) {
+    for_rows(c_.team, h.rows, h.cols * kActCost, [&](int64_t a, int64_t b) {
       for (int64_t r = a; r < b; ++r)
         if (m_.swiglu_limit > 0) k.clamped_swiglu(h.row(r), h.row(r), up.row(r), h.cols, m_.swiglu_alpha, m_.swiglu_limit);
         else k.act_mul[int(m_.act)](h.row(r), h.row(r), up.row(r), h.cols);
@@ -201,7 +194,7 @@ class Experts {
   Tensor sum(Tensor y, int64_t rows) const {
     const int64_t used = m_.routing.used;
     const Tensor out = take_tensor(c_.arena, rows, y.cols);
-    for_rows(c_, rows, y.cols * used, [&](int64_t a, int64_t b) {
+    for_rows(c_.team, rows, y.cols * used, [&](int64_t a, int64_t b) {
       for (int64_t r = a; r < b; ++r) {
         std::memset(out.row(r), 0, size_t(out.cols) * sizeof(float));
         for (int64_t n = 0; n < used; ++n) {
@@ -229,7 +222,7 @@ Choice choose(const MoeContext& c, const Moe& m, Tensor logits) {
   const auto experts = c.arena.take<int32_t>(size_t(logits.rows) * used);
   const auto weights = c.arena.take<float>(experts.size());
   const Tensor scratch = take_tensor(c.arena, logits.rows, 2 * logits.cols);
-  for_rows(c, logits.rows, logits.cols * (kActCost + int64_t(used)), [&](int64_t a, int64_t b) {
+  for_rows(c.team, logits.rows, logits.cols * (kActCost + int64_t(used)), [&](int64_t a, int64_t b) {
     for (int64_t r = a; r < b; ++r)
       choose_experts(c.kernels.elementwise, m.routing, {logits.row(r), E}, m.choice_bias, {scratch.row(r), 2 * E}, &experts[size_t(r) * used],
                      &weights[size_t(r) * used]);

@@ -6,6 +6,7 @@
 
 #include "base/check.h"
 #include "ops/cpu/cpu_ops.h"
+#include "ops/cpu/share.h"
 
 namespace isotope::ops {
 
@@ -13,8 +14,6 @@ static_assert(kMaxConvWidth == kernels::cpu::kMaxConvWidth);
 
 namespace {
 
-// As in cpu_ops.cc, in elements visited.
-constexpr int64_t kAlone = 16'384;
 constexpr int64_t kLanes = 16;
 
 int64_t panels(int64_t n) { return (n + kLanes - 1) / kLanes; }
@@ -23,11 +22,9 @@ int lanes_at(int64_t first, int64_t n) { return int(std::min(kLanes, n - first))
 /// f(row) for each row; on this thread alone when all together visit few elements.
 template <class F>
 void each_row(base::Team& team, int64_t rows, int64_t cost, F&& f) {
-  const auto range = [&](int64_t r0, int64_t r1) {
+  for_rows(team, rows, cost, [&](int64_t r0, int64_t r1) {
     for (int64_t r = r0; r < r1; ++r) f(r);
-  };
-  if (rows * cost <= kAlone) range(0, rows);
-  else team.for_ranges(rows, 1, range);
+  });
 }
 
 /// What a function of exponentials costs in units of an element that is only added.
@@ -66,7 +63,7 @@ void CpuOps::for_pieces(int64_t pieces, int64_t cost, F&& f) {
       if (batch_.query_start[size_t(s)] < batch_.query_start[size_t(s) + 1]) f(s, i % pieces);
     }
   };
-  if (batch_.T() * pieces * cost <= kAlone) range(0, all);
+  if (batch_.T() * pieces * cost <= kAloneVisits) range(0, all);
   else team_.for_ranges(all, 1, range);
 }
 
