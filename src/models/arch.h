@@ -31,10 +31,15 @@ struct Arch {
   Mixer mixer = Mixer::attention;   ///< of the layers that do not attend
   std::string_view mixer_names = {};///< prefix of their tensors within a layer, in Hugging Face files
   bool query_gate = false;          ///< attention's q_proj holds a gate beside each head's query
+  bool beside = false;              ///< attention stands beside the mixer in each layer
+  bool one_block = false;           ///< a layer is one block: a mixer, or a feed-forward block
+  std::string_view latent_names = "self_attn.";  ///< prefix of latent attention's tensors within a layer, in Hugging Face files
   const MoeNames* moe = nullptr;///< set = a family with experts
+  bool maybe_moe = false;       ///< some of its models have none
   WindowRule windows = WindowRule::none;
   bool gguf_pairs = false;      ///< GGUF stores q and k rows so that neighbours turn together; the loader puts them back into halves
   float hf_norm_shift = 0;      ///< added to Hugging Face norm weights (Gemma stores w, multiplies by 1 + w; GGUF holds the sum)
+  bool theta_or_nope = false;   ///< a configuration without rope_theta is one without rotary embedding (OLMo Hybrid)
   bool local_plain = false;     ///< sliding layers turn without rope scaling (OLMo 3)
   bool scaled_embedding = false;///< embeddings are multiplied by sqrt(hidden)
   bool interleaved = false;     ///< rotary embedding turns neighbours (2i, 2i + 1), in both containers

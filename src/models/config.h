@@ -18,7 +18,7 @@ namespace isotope::models {
 enum class Presence : uint8_t { no, maybe, yes };
 
 /// What mixes the tokens of a layer; all but attention carry a recurrent state.
-enum class Mixer : uint8_t { attention, delta, mamba2, mamba1, conv, none };
+enum class Mixer : uint8_t { attention, delta, mamba2, mamba1, conv, channel_delta, lightning, none };
 
 struct LayerConfig {
   Mixer mixer = Mixer::attention;
@@ -26,6 +26,9 @@ struct LayerConfig {
   bool rope = true;          ///< false = NoPE layer
   int rope_index = 0;        ///< which of ModelConfig::ropes
   bool moe = false;          ///< a mixture of experts instead of the dense feed-forward block
+  bool feeds = true;         ///< false: the layer is a mixer alone (Nemotron-H)
+  bool beside = false;       ///< attention beside the mixer, of the same input (Falcon-H1)
+  bool attends() const { return mixer == Mixer::attention || beside; }
 };
 
 struct MoeConfig {
@@ -35,6 +38,7 @@ struct MoeConfig {
   ops::Routing routing;
   float swiglu_limit = 0, swiglu_alpha = 0;  ///< see ops::Moe
   Presence choice_bias = Presence::no;
+  int64_t latent = 0;        ///< width that experts read and write; 0 = the model's own
 };
 
 /// Multi-head latent attention (DeepSeek V2, arXiv:2405.04434): the keys and values of all heads come from one vector a token.
@@ -42,6 +46,7 @@ struct LatentConfig {
   int64_t q_rank = 0;  ///< width of the compressed queries; 0 = they come straight from the hidden state
   int kv_rank = 0;     ///< width of that vector but for what turns; 0 = the family has no such attention
   int plain = 0, turning = 0, value = 0;  ///< of a head: dimensions of q and k that do not turn, that do, and of v
+  bool gated = false;  ///< each head's output is multiplied by a sigmoid
   explicit operator bool() const { return kv_rank > 0; }
 };
 
@@ -51,8 +56,21 @@ struct StateConfig {
   bool conv_bias = false, proj_bias = false;
   int key_heads = 0, value_heads = 0, key_dim = 0, value_dim = 0;  ///< gated delta rule
   int heads = 0, head_dim = 0, states = 0, groups = 1, dt_rank = 0;///< state spaces; Mamba 1 has one head
+  bool normed_steps = false;                                       ///< Mamba 1: what steps, B and C are made of is normed (Jamba)
   float dt_low = 0, dt_high = 0;                                   ///< of a step
+  bool gated_norm = true, norm_before_gate = false;                ///< Mamba 2: whether its result is normed, and whether before silu(z) multiplies it
+  float norm_eps = 0;                                              ///< of the norm on a mixer's result
+  float beta_scale = 1;                                            ///< gated delta rule
+  bool tiled_heads = false;                                        ///< gated delta rule: see ops::DeltaArgs
+  float decay_floor = 0;                                           ///< delta rule by channel: see ops::ChannelDeltaArgs
+  float z_scale = 1, x_scale = 1, b_scale = 1, c_scale = 1, dt_scale = 1;  ///< Mamba 2: what its projection's parts are multiplied by
   int64_t inner() const { return int64_t{heads} * head_dim; }
+};
+
+/// What blocks' results and what they are added to are multiplied by, where a family does not do with residual_scale.
+struct BlockScales {
+  float attention = 1, mixer = 1, gate = 1, feed_forward = 1;            ///< results; `gate` that of the feed-forward block before its activation
+  float keep_attention = 1, keep_mixer = 1, keep_feed_forward = 1;       ///< what they are added to (MiniMax-Text-01)
 };
 
 struct ModelConfig {
@@ -65,6 +83,7 @@ struct ModelConfig {
   float attn_scale = 0;      ///< multiplied into q·k
   float attn_softcap = 0, final_softcap = 0;
   float embed_scale = 1, residual_scale = 1, logit_scale = 1;  ///< logits are multiplied by logit_scale
+  BlockScales scales;
   bool gemma_norms = false;  ///< the family multiplies by 1 + w
   bool tied_head = false;
   Presence qkv_bias = Presence::no, out_bias = Presence::no, mlp_bias = Presence::no, qk_norm = Presence::yes;

@@ -15,9 +15,8 @@ void Transformer::set_config(ModelConfig c) {
   layers_.clear();
   // The full group comes first where there is one: prefix matching walks it, the sliding ones follow.
   std::vector<int64_t> windows;
-  const auto attends = [](const LayerConfig& l) { return l.mixer == Mixer::attention; };
   for (const LayerConfig& l : config_.layer)
-    if (attends(l)) windows.push_back(l.window);
+    if (l.attends()) windows.push_back(l.window);
   if (windows.empty()) windows.push_back(0);
   std::sort(windows.begin(), windows.end());
   windows.erase(std::unique(windows.begin(), windows.end()), windows.end());
@@ -25,7 +24,7 @@ void Transformer::set_config(ModelConfig c) {
   kv_at_.assign(config_.layer.size(), -1);
   for (size_t i = 0; i < config_.layer.size(); ++i) {
     const LayerConfig& l = config_.layer[i];
-    if (!attends(l)) continue;
+    if (!l.attends()) continue;
     kv_at_[i] = int(layers_.size());
     const int group = int(std::find(windows.begin(), windows.end(), l.window) - windows.begin());
     ++groups_[size_t(group)].layers;
@@ -103,6 +102,14 @@ bool Transformer::narrow(ops::Ops& o, const ops::Batch& b, const HiddenTap* tap,
   if (b.R() == 0) return false;
   x = o.gather(x, b.logit_rows);
   y = o.gather(y, b.logit_rows);
+  return true;
+}
+
+bool Transformer::narrow(ops::Ops& o, const ops::Batch& b, const HiddenTap* tap, RowSource& h) {
+  if (tap || b.R() == b.T()) return true;
+  if (b.R() == 0) return false;
+  h.x = o.gather(h.x, b.logit_rows);
+  if (h.add) h.add = o.gather(h.add, b.logit_rows);
   return true;
 }
 

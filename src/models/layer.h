@@ -17,6 +17,7 @@ struct LatentWeights {
   std::vector<float> q_norm, kv_norm;  ///< [q_rank], [kv_rank]
   std::vector<ops::Linear> k_up;   ///< of each head [kv_rank, plain]: takes a query to where keys are
   std::vector<ops::Linear> v_up;   ///< of each head [value, kv_rank]
+  ops::Linear gate;                ///< [H * value, D]: its sigmoid multiplies the heads' outputs; or empty
   explicit operator bool() const { return bool(kv); }
 };
 
@@ -29,6 +30,9 @@ struct Layer {
   std::unique_ptr<Mamba2> mamba2;
   std::unique_ptr<Mamba1> mamba1;
   std::unique_ptr<GatedConv> conv;
+  std::unique_ptr<ChannelDelta> channel_delta;
+  std::unique_ptr<Lightning> lightning;
+  ops::Linear mixer_o;                 ///< [D, …]: `o` of the mixer that stands beside attention; or empty
   std::vector<float> q_norm, k_norm;   ///< [d] each head by itself, or [H*d] and [K*d] over the full width (OLMo 2)
   std::vector<float> sinks;            ///< [H] logits that take part in each head's softmax and add nothing; or empty
   LatentWeights latent;                ///< instead of q, k and v, where there is one
@@ -77,11 +81,14 @@ class Transformer : public Model {
   ops::Tensor mix_mamba2(ops::Ops&, const ops::RowSource& h, size_t layer) const;
   ops::Tensor mix_mamba1(ops::Ops&, const ops::RowSource& h, size_t layer) const;
   ops::Tensor mix_conv(ops::Ops&, const ops::RowSource& h, size_t layer) const;
+  ops::Tensor mix_channel_delta(ops::Ops&, const ops::RowSource& h, size_t layer) const;
+  ops::Tensor mix_lightning(ops::Ops&, const ops::RowSource& h, size_t layer) const;
   ops::Tensor feed_forward(ops::Ops&, const ops::RowSource& h, const Layer&) const;
   /// [R, D] after the final norm -> logits [R, V].
   ops::Tensor logits(ops::Ops&, const ops::RowSource& h) const;
   /// Only rows that need logits matter after the last attention; with a tap all rows do. Narrows `x` and `y` when it may; false = nothing is left to do.
   static bool narrow(ops::Ops&, const ops::Batch&, const HiddenTap*, ops::Tensor& x, ops::Tensor& y);
+  static bool narrow(ops::Ops&, const ops::Batch&, const HiddenTap*, ops::RowSource& h);  ///< where nothing after this reads other rows
   /// Shows the tap the final norm's output and picks the rows that need logits, if narrow() did not.
   static ops::RowSource finish(ops::Ops&, const ops::Batch&, const HiddenTap*, ops::RowSource h, size_t layers);
 

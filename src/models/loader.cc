@@ -27,14 +27,13 @@ Result<void> load_weights(const Checkpoint& ck, ops::Ops& o, const levers::Loadi
   for (size_t l = 0; l < out.layers.size(); ++l) {
     const std::string prefix = plan.names().layer + std::to_string(l) + ".";
     const bool moe = c.layer[l].moe;
-    const bool attends = c.layer[l].mixer == Mixer::attention;
     for (const LayerRow& row : arch.rows()) {
-      if ((row.ffn && moe) || (of_attention(row) && !attends)) continue;
+      if (!on_layer(row, c.layer[l])) continue;
       if (arch.query_gate && row.weight == &Layer::q) ISO_CHECK_OK(plan.add_gated_query(row, out.layers[l], prefix));
       else ISO_CHECK_OK(plan.add(row, out.layers[l], prefix));
     }
     ISO_CHECK_OK(plan.add_mixer(out.layers[l], c.layer[l].mixer, prefix));
-    if (c.latent) ISO_CHECK_OK(plan.add_latent(out.layers[l], prefix));
+    if (c.latent && c.layer[l].attends()) ISO_CHECK_OK(plan.add_latent(out.layers[l], prefix));
     if (moe) ISO_CHECK_OK(plan.add_moe(out.layers[l].moe, prefix));
   }
   ISO_CHECK_OK(plan.check(levers));

@@ -137,10 +137,13 @@ int64_t size_of(Size s, const ModelConfig& c) {
   return 0;
 }
 
-bool of_attention(const LayerRow& r) {
+bool on_layer(const LayerRow& r, const LayerConfig& l) {
   const auto one_of = [](auto member, auto... options) { return member && ((member == options) || ...); };
-  return one_of(r.weight, &Layer::q, &Layer::k, &Layer::v, &Layer::o) || one_of(r.bias, &Layer::q, &Layer::k, &Layer::v, &Layer::o) ||
-         one_of(r.vector, &Layer::q_norm, &Layer::k_norm, &Layer::sinks);
+  const bool attention = one_of(r.weight, &Layer::q, &Layer::k, &Layer::v, &Layer::o) || one_of(r.bias, &Layer::q, &Layer::k, &Layer::v, &Layer::o) ||
+                         one_of(r.vector, &Layer::q_norm, &Layer::k_norm, &Layer::sinks);
+  if (attention || r.on == On::attending) return l.attends();
+  if (r.on == On::recurrent) return !l.attends();
+  return !r.ffn || (l.feeds && !l.moe);
 }
 
 std::span<const GlobalRow> global_rows() { return kGlobals; }

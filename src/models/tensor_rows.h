@@ -22,6 +22,9 @@ struct Fused {
   int count = 0, index = 0;
 };
 
+/// Which layers of a hybrid model have a row's tensor.
+enum class On : uint8_t { all, attending, recurrent };
+
 /// `Owner` is Layer or Globals. Exactly one of `weight`, `bias` and `vector` is set.
 template <class Owner>
 struct TensorRow {
@@ -34,6 +37,7 @@ struct TensorRow {
   bool ffn = false;                                   ///< of the dense feed-forward block, which layers with experts lack
   bool turns = false;                                 ///< rows of q and k, which rotary embedding pairs up
   Fused fused = {};
+  On on = On::all;
 };
 using LayerRow = TensorRow<Layer>;
 using GlobalRow = TensorRow<Globals>;
@@ -49,10 +53,14 @@ struct MoeNames {
   std::string_view router_bias, stacked_gate_up_bias, stacked_down_bias;     ///< empty = none
   std::string_view mxfp4_gate_up, mxfp4_down;        ///< + "_blocks" [E, rows, columns / 32, 16], + "_scales" [E, rows, columns / 32]
   std::string_view shared_gate;                      ///< empty = none
+  std::string_view shared_gate_up, shared_down;      ///< of the shared block where gate and up are one matrix; empty = as shared_part says
+  std::string_view to_latent, from_latent;           ///< empty = none
+  /// Whether experts have a gate beside what goes up.
+  constexpr bool gated() const { return !gate.empty() || !stacked_gate.empty() || !stacked_gate_up.empty(); }
 };
 
-/// Whether only layers with attention have it.
-bool of_attention(const LayerRow&);
+/// Whether a layer has the row's tensor; rows of attention's own matrices and norms are those of layers that attend.
+bool on_layer(const LayerRow&, const LayerConfig&);
 
 std::span<const GlobalRow> global_rows();
 std::span<const GlobalRow> mamba_globals();

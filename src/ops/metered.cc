@@ -18,10 +18,10 @@ int64_t bytes_of(Tensor t) { return t.rows * t.cols * int64_t(sizeof(float)); }
 
 /// Kinds of ops; linear layers are told apart by what they multiply with as well.
 enum class Op { embed, linear, linear_act, rms_norm, add_rms_norm, head_norm, rope, attention, act_mul, add, scale, softcap, gather, moe, store_kv, linear_heads,
-                add_rows, layer_norm, short_conv, gated_delta, scan, sigmoid_mul, mul };
+                add_rows, layer_norm, short_conv, gated_delta, scan, sigmoid_mul, mul, channel_delta };
 constexpr const char* kNames[] = {"embed", "linear", "linear + activation", "rms_norm", "add + rms_norm", "head_norm", "rope", "attention", "activation", "add", "scale",
                                   "softcap", "gather", "mixture of experts", "cache write", "linear a head", "add rows", "layer_norm",
-                                  "short convolution", "gated delta rule", "state space scan", "sigmoid gate", "product"};
+                                  "short convolution", "gated delta rule", "state space scan", "sigmoid gate", "product", "delta rule by channel"};
 
 /// What a source has done to its rows before they are multiplied, as far as it is more than quantizing.
 enum Steps { kAdd = 1, kAddNorm = 2, kNorm = 4, kQuantized = 8, kQuantizes = 16 };
@@ -177,6 +177,10 @@ class Metered final : public Ops {
   }
   Tensor scan(const ScanArgs& a) override {
     return timed(plain(Op::scan), {8 * batch_.S() * a.state_floats() + 2 * bytes_of(a.x), 5 * a.x.rows * a.state_floats()}, [&] { return in_->scan(a); });
+  }
+  Tensor channel_delta(const ChannelDeltaArgs& a) override {
+    return timed(plain(Op::channel_delta), {8 * batch_.S() * a.state_floats() + 2 * bytes_of(a.v), 8 * a.v.rows * a.state_floats()},
+                 [&] { return in_->channel_delta(a); });
   }
   void sigmoid_mul(Tensor x, Tensor gate) override {
     timed(plain(Op::sigmoid_mul), {3 * bytes_of(x), 0}, [&] { return in_->sigmoid_mul(x, gate), 0; });

@@ -21,7 +21,7 @@ struct Routing {
   bool on_input = false;          ///< weights multiply the experts' input, not their output (Llama 4)
 };
 
-/// One feed-forward block: down(act(gate(x)) * up(x)).
+/// One feed-forward block: down(act(gate(x)) * up(x)), or without a gate down(act(up(x))).
 struct FeedForward {
   Linear gate, up, down;  ///< [F, D], [F, D], [D, F]
 };
@@ -33,9 +33,10 @@ struct Moe {
   float swiglu_limit = 0, swiglu_alpha = 0;  ///< limit above 0: g · sigmoid(alpha · g) · (u + 1), clamped, instead of `act`, in the routed experts
   Linear router;                    ///< [E, D]; float32 whatever the file has
   std::vector<float> choice_bias;   ///< [E] added to scores for the choice alone, or empty
-  std::vector<FeedForward> experts; ///< [E]
+  std::vector<FeedForward> experts; ///< [E]; all with a gate or none
   FeedForward shared;               ///< sees every token; empty = none
   Linear shared_gate;               ///< [1, D]: the shared block's output is multiplied by its sigmoid; empty = none
+  Linear to_latent, from_latent;    ///< [L, D], [D, L]: experts read and write L dimensions (Nemotron 3); empty = none
   explicit operator bool() const { return !experts.empty(); }
 };
 

@@ -13,6 +13,7 @@
 
 #include "isotope/options.h"
 #include "ops/batch.h"
+#include "ops/channel_delta.h"
 #include "ops/moe.h"
 #include "ops/recurrent.h"
 #include "ops/source.h"
@@ -164,6 +165,7 @@ class Ops {
   virtual void sigmoid_mul(Tensor x, Tensor gate) = 0;                    ///< x *= sigmoid(gate)
   virtual void mul(Tensor x, Tensor y) = 0;                               ///< x *= y
   virtual void scale_columns(Tensor x, std::span<const float> w) = 0;     ///< each row times w [cols]
+  virtual Tensor channel_delta(const ChannelDeltaArgs&) = 0;              ///< [T, heads * dv]
 
   // ---- joined forms: what a model calls. Composed of the ops above unless a backend joins them; the bits are the same ----------------
   /// The source's rows themselves. REQUIRES: it is not quantized.

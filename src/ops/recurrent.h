@@ -36,6 +36,7 @@ struct DeltaArgs {
   std::span<const float> neg_a, dt_bias;  ///< [value_heads]
   float beta_scale = 1;
   int key_heads = 0, value_heads = 0, dk = 0, dv = 0;
+  bool tiled = false;         ///< value head h belongs to key head h % key_heads instead, as GGUF files of Qwen 3.5 order them
   StatePlace at;
   int64_t state_floats() const { return int64_t{value_heads} * ((dv + 15) / 16) * dk * 16; }
 };
@@ -45,7 +46,8 @@ struct DeltaArgs {
 /// dt = clamp(softplus(dt + dt_bias)); H = e^(neg_a dt) H + (dt·x) Bᵀ; out = H C + d·x.
 struct ScanArgs {
   tensor::Tensor x, b, c;     ///< [T, heads * dim], [T, groups * states] twice
-  tensor::Tensor dt;          ///< [T, heads], or [T, dim] for Mamba 1; overwritten
+  tensor::Tensor dt;          ///< [T, heads], or [T, dim] for Mamba 1; overwritten. Empty = zeros; with dt_low = dt_high = 1 each step is 1 then, and the
+                              ///< decay e^neg_a (lightning attention: x are values, b keys, c queries)
   std::span<const float> dt_bias, d;  ///< [dt.cols], [dt.cols]
   std::span<const float> neg_a;       ///< [heads], or panels of sixteen channels [ceil(dim / 16), states, 16] for Mamba 1
   float dt_low = 0, dt_high = 0;

@@ -7,6 +7,7 @@
 #include "kernels/cpu/table.h"
 
 #include "kernels/cpu/attention.inl"
+#include "kernels/cpu/channel_delta.inl"
 #include "kernels/cpu/elementwise.inl"
 #include "kernels/cpu/gemm.inl"
 #include "kernels/cpu/limits.inl"
@@ -19,7 +20,7 @@
 namespace isotope::kernels::cpu {
 
 extern const KernelTable ISO_TABLE_(ISO_ISA);
-constinit const KernelTable ISO_TABLE_(ISO_ISA) = {ISO_ISA_NAME, kGemm, kAttention, kElementwise, probe, kLimits, kRecurrent};
+constinit const KernelTable ISO_TABLE_(ISO_ISA) = {ISO_ISA_NAME, kGemm, kAttention, kElementwise, probe, kLimits, kRecurrent, kChannelDelta};
 
 }  // namespace isotope::kernels::cpu
 #endif

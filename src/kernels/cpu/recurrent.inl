@@ -1,4 +1,6 @@
 // Bodies of recurrent.h; compiled once for each ISA through all.inl.
+#pragma once
+
 #include "kernels/cpu/elementwise.inl"
 #include "kernels/cpu/recurrent.h"
 

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "kernels/cpu/attention.h"
+#include "kernels/cpu/channel_delta.h"
 #include "kernels/cpu/elementwise.h"
 #include "kernels/cpu/gemm.h"
 #include "kernels/cpu/limits.h"
@@ -25,6 +26,7 @@ struct KernelTable {
   ProbeFn probe;
   LimitKernels limits;
   RecurrentKernels recurrent;
+  ChannelDeltaKernels channel_delta;
 };
 
 // One strong symbol for each ISA, defined by all.inl. Reach them through pick.h: calling a table that the CPU cannot run is undefined.

@@ -204,9 +204,14 @@ Tensor CpuOps::linear_act(Tensor x, const Linear& gate, const Linear& up, Activa
 Tensor CpuOps::moe(Tensor x, const Moe& m) {
   ISO_CHECK(m && m.router.w && m.router.w->k == x.cols && m.router.w->n == int64_t(m.experts.size()));
   const MoeContext c{team_, k_, *arena_, tuning_};
-  const Tensor out = run_experts(c, m, x, choose(c, m, linear(x, m.router)));
+  const Choice choice = choose(c, m, linear(x, m.router));
+  Tensor out = run_experts(c, m, m.to_latent ? linear(x, m.to_latent) : x, choice);
+  if (m.from_latent) out = linear(out, m.from_latent);
   if (!m.shared.up) return out;
-  const Tensor shared = linear(linear_act(x, m.shared.gate, m.shared.up, m.act), m.shared.down);
+  Tensor h;
+  if (m.shared.gate) h = linear_act(x, m.shared.gate, m.shared.up, m.act);
+  else activate(h = linear(x, m.shared.up), m.act);
+  const Tensor shared = linear(h, m.shared.down);
   if (m.shared_gate) {
     const Tensor gate = linear(x, m.shared_gate);
     for_rows(x.rows, x.cols, [&](int64_t r0, int64_t r1) {

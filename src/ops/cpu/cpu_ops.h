@@ -55,6 +55,7 @@ class CpuOps final : public Ops {
   void sigmoid_mul(Tensor x, Tensor gate) override;
   void mul(Tensor x, Tensor y) override;
   void scale_columns(Tensor x, std::span<const float> w) override;
+  Tensor channel_delta(const ChannelDeltaArgs&) override;
 
   bool try_project(const RowSource&, std::span<const Linear* const> ws, std::span<Tensor> outs) override;
   std::optional<RowSource> try_gated(const RowSource&, const GatedArgs&) override;

@@ -110,9 +110,10 @@ class Experts {
     for (size_t e = 0; e < m.experts.size(); ++e) {
       if (s_.count(e) == 0) continue;
       const FeedForward& f = m.experts[e];
-      for (const Linear* l : {&f.gate, &f.up}) (integer(*l) ? integer_in_ : floating_in_) = true;
+      for (const Linear* l : {&f.gate, &f.up})
+        if (*l) (integer(*l) ? integer_in_ : floating_in_) = true;
       (integer(f.down) ? integer_mid_ : floating_mid_) = true;
-      gated_ = gated_ && m.swiglu_limit == 0 && can_gate(*f.gate.w, *f.up.w);
+      gated_ = gated_ && f.gate && m.swiglu_limit == 0 && can_gate(*f.gate.w, *f.up.w);
     }
   }
 
@@ -171,7 +172,21 @@ class Experts {
     return in.quantized;
   }
 
+  /// Experts without a gate.
+  Tensor up_alone(const Inputs& in) const {
+    const Tensor h = take_tensor(c_.arena, s_.pairs(), m_.experts[0].up.w->n);
+    const auto jobs = c_.arena.take<GroupedJob>(m_.experts.size());
+    size_t n = 0;
+    for_each_used([&](const FeedForward& f, int64_t first, int64_t rows) { new (&jobs[n++]) GroupedJob(job(f.up, in, h, first, rows)); });
+    grouped_linear(c_.team, c_.kernels, jobs.first(n), c_.tuning);
+    for_rows(c_.team, h.rows, h.cols * kActCost, [&](int64_t a, int64_t b) {
+      for (int64_t r = a; r < b; ++r) c_.kernels.elementwise.activate[int(m_.act)](h.row(r), h.cols);
+    });
+    return h;
+  }
+
   Tensor gate_up(const Inputs& in) const {
+    if (!m_.experts[0].gate) return up_alone(in);
     const Tensor h = take_tensor(c_.arena, s_.pairs(), m_.experts[0].up.w->n), up = gated_ ? Tensor{} : take_tensor(c_.arena, h.rows, h.cols);
     const auto jobs = c_.arena.take<GroupedJob>(2 * m_.experts.size());
     size_t n = 0;

@@ -2,11 +2,9 @@
 #include "kernels/cpu/recurrent.h"
 
 #include <algorithm>
-#include <cstring>
 
 #include "base/check.h"
-#include "ops/cpu/cpu_ops.h"
-#include "ops/cpu/share.h"
+#include "ops/cpu/pieces.h"
 
 namespace isotope::ops {
 
@@ -14,34 +12,8 @@ static_assert(kMaxConvWidth == kernels::cpu::kMaxConvWidth);
 
 namespace {
 
-constexpr int64_t kLanes = 16;
-
-int64_t panels(int64_t n) { return (n + kLanes - 1) / kLanes; }
-int lanes_at(int64_t first, int64_t n) { return int(std::min(kLanes, n - first)); }
-
-/// f(row) for each row; on this thread alone when all together visit few elements.
-template <class F>
-void each_row(base::Team& team, int64_t rows, int64_t cost, F&& f) {
-  for_rows(team, rows, cost, [&](int64_t r0, int64_t r1) {
-    for (int64_t r = r0; r < r1; ++r) f(r);
-  });
-}
-
 /// What a function of exponentials costs in units of an element that is only added.
 constexpr int64_t kGateCost = 8, kSigmoidCost = 4;
-
-struct Rows {
-  int64_t first, n;
-  bool begins;  ///< the sequence's first token is among them: its state is zeros, whatever the slot holds
-};
-Rows rows_of(const Batch& b, int64_t s) {
-  const int32_t first = b.query_start[size_t(s)];
-  return {first, b.query_start[size_t(s) + 1] - first, b.positions[size_t(first)] == 0};
-}
-
-void clear_if(bool begins, float* state, int64_t floats) {
-  if (begins) std::memset(state, 0, size_t(floats) * sizeof(float));
-}
 
 }  // namespace
 
@@ -54,26 +26,13 @@ float* CpuOps::state_of(StatePlace at, int64_t floats, int64_t s) const {
   return kv_->state(at.layer, slot) + at.offset;
 }
 
-template <class F>
-void CpuOps::for_pieces(int64_t pieces, int64_t cost, F&& f) {
-  const int64_t all = batch_.S() * pieces;
-  const auto range = [&](int64_t i0, int64_t i1) {
-    for (int64_t i = i0; i < i1; ++i) {
-      const int64_t s = i / pieces;
-      if (batch_.query_start[size_t(s)] < batch_.query_start[size_t(s) + 1]) f(s, i % pieces);
-    }
-  };
-  if (batch_.T() * pieces * cost <= kAloneVisits) range(0, all);
-  else team_.for_ranges(all, 1, range);
-}
-
 Tensor CpuOps::short_conv(Tensor x, const ShortConv& c, StatePlace at) {
   const int64_t C = c.channels();
   ISO_CHECK(kv_ && x.rows == batch_.T() && x.cols == C && c.width >= 2 && c.width <= kernels::cpu::kMaxConvWidth && (c.bias.empty() || int64_t(c.bias.size()) == C));
   const Tensor out = empty(x.rows, C);
   constexpr int64_t kChannels = 256;  // of a piece
   for_pieces((C + kChannels - 1) / kChannels, kChannels * c.width / 4, [&](int64_t s, int64_t piece) {
-    const Rows r = rows_of(batch_, s);
+    const SequenceRows r = rows_of(batch_, s);
     float* const state = state_of(at, c.state_floats(), s);
     const int64_t begin = piece * kChannels, end = std::min(C, begin + kChannels);
     for (int i = 0; i + 1 < c.width; ++i) clear_if(r.begins, state + i * C + begin, end - begin);
@@ -99,8 +58,8 @@ Tensor CpuOps::gated_delta(const DeltaArgs& a) {
   const Tensor out = empty(T, V * a.dv);
   const int64_t each = panels(a.dv), floats = int64_t{a.dk} * kLanes;
   for_pieces(V * each, floats / 4, [&](int64_t s, int64_t piece) {
-    const Rows r = rows_of(batch_, s);
-    const int64_t h = piece / each, first = piece % each * kLanes, key = h / (V / a.key_heads);
+    const SequenceRows r = rows_of(batch_, s);
+    const int64_t h = piece / each, first = piece % each * kLanes, key = a.tiled ? h % a.key_heads : h / (V / a.key_heads);
     float* const state = state_of(a.at, a.state_floats(), s) + piece * floats;
     clear_if(r.begins, state, floats);
     k_.recurrent.delta({.state = state, .q = a.q.row(r.first) + key * a.dk, .k = a.k.row(r.first) + key * a.dk,
@@ -111,7 +70,12 @@ Tensor CpuOps::gated_delta(const DeltaArgs& a) {
   return out;
 }
 
-Tensor CpuOps::scan(const ScanArgs& a) {
+Tensor CpuOps::scan(const ScanArgs& args) {
+  ScanArgs a = args;
+  if (!a.dt) {
+    a.dt = empty(batch_.T(), a.per_channel ? a.dim : a.heads);
+    each_row(team_, a.dt.rows, a.dt.cols, [&](int64_t t) { std::memset(a.dt.row(t), 0, size_t(a.dt.cols) * sizeof(float)); });
+  }
   const int64_t T = batch_.T(), H = a.heads, N = a.states, G = a.groups, steps = a.per_channel ? a.dim : H;
   ISO_CHECK(kv_ && H > 0 && G > 0 && H % G == 0 && a.x.rows == T && a.b.rows == T && a.c.rows == T && a.dt.rows == T && (!a.per_channel || H == 1));
   ISO_CHECK(a.x.cols == H * a.dim && a.b.cols == G * N && a.c.cols == G * N && a.b.stride == a.c.stride && a.dt.cols == steps);
@@ -127,7 +91,7 @@ Tensor CpuOps::scan(const ScanArgs& a) {
   const Tensor out = empty(T, a.x.cols);
   const auto run = a.per_channel ? k_.recurrent.scan : k_.recurrent.ssd;
   for_pieces(H * each, a.per_channel ? floats : floats / 4, [&](int64_t s, int64_t piece) {
-    const Rows r = rows_of(batch_, s);
+    const SequenceRows r = rows_of(batch_, s);
     const int64_t h = piece / each, first = piece % each * kLanes, group = h / (H / G), step = a.per_channel ? first : h;
     float* const state = state_of(a.at, a.state_floats(), s) + piece * floats;
     clear_if(r.begins, state, floats);

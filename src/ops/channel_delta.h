@@ -1,0 +1,25 @@
+// The gated delta rule with a decay for each channel of the keys: Kimi Delta Attention (arXiv:2510.26692).
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "ops/recurrent.h"
+#include "tensor/tensor.h"
+
+namespace isotope::ops {
+
+/// For each head, S = diag(alpha)·S, then S = S + k uᵀ with u = beta·(v - Sᵀk), out = Sᵀq, where beta = sigmoid(b) and, for each channel of the keys,
+/// alpha = e^(-rate · softplus(f + dt_bias)), or, with a bound (`floor` below 0), alpha = e^(floor · sigmoid(rate · (f + dt_bias))).
+struct ChannelDeltaArgs {
+  tensor::Tensor q, k, v;     ///< [T, heads * dk] twice, normed and scaled; [T, heads * dv]
+  tensor::Tensor f;           ///< [T, heads * dk]; overwritten
+  tensor::Tensor b;           ///< [T, heads]; overwritten
+  std::span<const float> rate, dt_bias;  ///< [heads * dk]; rate is e^A_log
+  float floor = 0;
+  int heads = 0, dk = 0, dv = 0;
+  StatePlace at;
+  int64_t state_floats() const { return int64_t{heads} * ((dv + 15) / 16) * dk * 16; }
+};
+
+}  // namespace isotope::ops
