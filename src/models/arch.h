@@ -46,6 +46,8 @@ struct Arch {
   bool nope_full = false;       ///< where some layers slide, the others do not turn (EXAONE 4)
   bool clamped_swiglu = false;  ///< experts clamp, by swiglu_limit and swiglu_alpha (GPT-OSS)
   bool latent = false;          ///< multi-head latent attention
+  bool layer_norms = false;     ///< see ModelConfig
+  bool norms_last = false, unit_heads = false, unit_values = false;
   bool by_logits = false;       ///< experts are chosen by logits, not by scores
   Presence qk_norm = Presence::yes;     ///< of rows that norm heads of q and k. maybe: config.json says it, in GGUF the tensors do
   Presence qkv_bias = Presence::maybe;  ///< yes: part of the family. maybe: config.json says it, in GGUF the tensors do

@@ -28,6 +28,15 @@ struct LayerConfig {
   bool moe = false;          ///< a mixture of experts instead of the dense feed-forward block
   bool feeds = true;         ///< false: the layer is a mixer alone (Nemotron-H)
   bool beside = false;       ///< attention beside the mixer, of the same input (Falcon-H1)
+  int heads = 0, kv_heads = 0, head_dim = 0;  ///< of attention; ModelConfig's unless a family tells layers apart
+  int64_t ffn = 0;           ///< width of the dense feed-forward block; the same
+  bool chunked = false;      ///< the window begins at multiples of its length (Llama 4)
+  int kv_of = -1;            ///< the earlier layer whose keys and values this one reads, having none of its own (Gemma 3n and 4); -1 = its own
+  bool values_are_keys = false;///< no projection of values: they are the projected keys (Gemma 4)
+  bool sinks = false;        ///< in families where only some layers have them
+  bool grows = false;        ///< queries grow with their position, by ModelConfig::growth
+  float sparsity = 0;        ///< above 0: the gate keeps what stands out by so many deviations (Gemma 3n)
+  float clamp = 0, expert_clamp = 0;  ///< see ops::Moe: of the dense or shared block, of experts
   bool attends() const { return mixer == Mixer::attention || beside; }
 };
 
@@ -48,6 +57,18 @@ struct LatentConfig {
   int plain = 0, turning = 0, value = 0;  ///< of a head: dimensions of q and k that do not turn, that do, and of v
   bool gated = false;  ///< each head's output is multiplied by a sigmoid
   explicit operator bool() const { return kv_rank > 0; }
+};
+
+/// Gemma 3n and 4: each layer has an embedding of the token of its own.
+struct LayerInputConfig {
+  int64_t width = 0, vocab = 0;  ///< 0 = the model has none; of ids from `vocab` on it is that of id 0
+};
+
+/// Gemma 3n: alternating updates (arXiv:2301.13310) and a low-rank path beside attention.
+struct StreamsConfig {
+  int count = 0, active = 0;  ///< residual streams; 0 = one, as everywhere else
+  int64_t low_rank = 0;
+  bool scaled = true;         ///< whether what the layer's embedding comes to is scaled first
 };
 
 /// Sizes of the layers with a recurrent state.
@@ -85,6 +106,14 @@ struct ModelConfig {
   float embed_scale = 1, residual_scale = 1, logit_scale = 1;  ///< logits are multiplied by logit_scale
   BlockScales scales;
   bool gemma_norms = false;  ///< the family multiplies by 1 + w
+  bool layer_norms = false;  ///< norms take the mean away; a bias that the file lacks is zero
+  bool norms_last = false;   ///< heads of q and k are normed after they turn
+  bool unit_heads = false;   ///< heads of q and k that turn are normed without weights (Llama 4)
+  bool unit_values = false;  ///< heads of v are normed without weights (Gemma 3n and 4)
+  float value_scale = 1;     ///< multiplied into v
+  ops::PositionScale growth; ///< of queries, in layers that say so
+  LayerInputConfig layer_input;
+  StreamsConfig streams;
   bool tied_head = false;
   Presence qkv_bias = Presence::no, out_bias = Presence::no, mlp_bias = Presence::no, qk_norm = Presence::yes;
   int64_t draft_layers = 0;  ///< multi-token-prediction layers that the file holds after the others

@@ -25,7 +25,7 @@ struct LatentWeights {
 struct Layer {
   std::vector<float> attn_norm;        ///< [D] before attention
   ops::Linear q, k, v, o;              ///< [H*d, D], [K*d, D], [K*d, D], [D, H*d]
-  ops::Linear q_gate;                  ///< [H*d, D]: its sigmoid multiplies attention's output; or empty
+  ops::Linear q_gate;                  ///< [H*d, D] or [H, D]: its sigmoid multiplies attention's output; or empty
   std::unique_ptr<DeltaNet> delta;     ///< one of these instead of attention, where the layer's configuration says so
   std::unique_ptr<Mamba2> mamba2;
   std::unique_ptr<Mamba1> mamba1;
@@ -41,6 +41,19 @@ struct Layer {
   ops::Linear gate, up, down;          ///< [F, D], [F, D], [D, F]
   ops::Moe moe;                        ///< instead of the three, where there is one
   std::vector<float> ffn_post_norm;    ///< [D] on the feed-forward block's output
+  std::vector<float> attn_norm_bias, ffn_norm_bias;  ///< [D] of layer norms
+
+  // Gemma 3n and 4: the layer's own embedding of the token, [P]
+  ops::Linear input_gate, input_up;    ///< [P, D], [D, P]
+  std::vector<float> input_norm;       ///< [D] on what comes of it
+  std::vector<float> scalar;           ///< [1] multiplied into the layer's result, or empty (Gemma 4)
+  // Gemma 4: experts beside the dense block
+  std::vector<float> dense_post_norm, moe_norm, moe_post_norm;  ///< [D]; on the dense block's output, before the experts, on their output
+  // Gemma 3n: N residual streams, and a path of low rank beside attention
+  ops::Linear low_down, low_up;        ///< [r, D], [D, r]
+  std::vector<float> low_norm;         ///< [D]
+  ops::Linear router, predict, correct;///< [N, D], [N*N, N], [N, N]
+  std::vector<float> router_norm, stream_scale;  ///< [D], [D]
 };
 
 /// Weights outside the layers. With a tied head there is one packed matrix, `head`, and `embed` is empty.
@@ -48,6 +61,12 @@ struct Globals {
   ops::Linear embed;        ///< [V, D]
   std::vector<float> norm;  ///< [D]
   ops::Linear head;         ///< [V, D]
+  std::vector<float> norm_bias;  ///< [D] of a layer norm
+  // Gemma 3n and 4: embeddings of L layers side by side, P each
+  ops::Linear layer_embed;  ///< [V', L*P]
+  ops::Linear layer_project;///< [L*P, D]
+  std::vector<float> layer_norm;  ///< [P]
+  std::vector<ops::Linear> stream_in, stream_out;  ///< [D, D] of each residual stream but the active one (Gemma 3n)
   const ops::Weight& table() const { return embed ? *embed.w : *head.w; }
 };
 
@@ -65,7 +84,11 @@ class Transformer : public Model {
   struct Qkv {
     ops::Tensor q, k, v;
   };
-  ops::Norm norm(const std::vector<float>& weight) const { return {weight, config_.norm_eps}; }
+  ops::Norm norm(const std::vector<float>& weight, std::span<const float> bias = {}) const { return {weight, config_.norm_eps, false, bias}; }
+  ops::Norm attn_norm(size_t l) const { return norm(layers[l].attn_norm, layers[l].attn_norm_bias); }
+  ops::Norm ffn_norm(size_t l) const { return norm(layers[l].ffn_norm, layers[l].ffn_norm_bias); }
+  /// What follows layer l: the next one's first norm, or the model's last.
+  ops::Norm norm_after(size_t l) const { return l + 1 == layers.size() ? norm(globals.norm, globals.norm_bias) : attn_norm(l + 1); }
   /// The norm of each head by itself, for attend(); a norm as wide as all heads (OLMoE) is carried out here and now.
   std::optional<ops::Norm> head_norm(ops::Ops&, ops::Tensor x, const std::vector<float>& weight) const;
   /// What the blocks of layer l read is due before a tap sees x, and a tap sees what comes of it.

@@ -18,10 +18,12 @@ int64_t bytes_of(Tensor t) { return t.rows * t.cols * int64_t(sizeof(float)); }
 
 /// Kinds of ops; linear layers are told apart by what they multiply with as well.
 enum class Op { embed, linear, linear_act, rms_norm, add_rms_norm, head_norm, rope, attention, act_mul, add, scale, softcap, gather, moe, store_kv, linear_heads,
-                add_rows, layer_norm, short_conv, gated_delta, scan, sigmoid_mul, mul, channel_delta };
+                add_rows, layer_norm, short_conv, gated_delta, scan, sigmoid_mul, mul, channel_delta, copy, scale_by_position, clamp, keep_above, add_by_row,
+                match_size };
 constexpr const char* kNames[] = {"embed", "linear", "linear + activation", "rms_norm", "add + rms_norm", "head_norm", "rope", "attention", "activation", "add", "scale",
                                   "softcap", "gather", "mixture of experts", "cache write", "linear a head", "add rows", "layer_norm",
-                                  "short convolution", "gated delta rule", "state space scan", "sigmoid gate", "product", "delta rule by channel"};
+                                  "short convolution", "gated delta rule", "state space scan", "sigmoid gate", "product", "delta rule by channel", "copy",
+                                  "scale by position", "clamp", "sparsity", "add by row", "match size"};
 
 /// What a source has done to its rows before they are multiplied, as far as it is more than quantizing.
 enum Steps { kAdd = 1, kAddNorm = 2, kNorm = 4, kQuantized = 8, kQuantizes = 16 };
@@ -168,6 +170,28 @@ class Metered final : public Ops {
   Tensor moe(Tensor x, const Moe& m) override {
     return timed(moe_row(x, m), moe_work(x, m), [&] { return in_->moe(x, m); });
   }
+  Tensor moe_routed_by(Tensor x, Tensor r, const Moe& m) override {
+    return timed(moe_row(x, m), moe_work(x, m), [&] { return in_->moe_routed_by(x, r, m); });
+  }
+
+  Tensor copy(Tensor x) override {
+    return timed(plain(Op::copy), {2 * bytes_of(x), 0}, [&] { return in_->copy(x); });
+  }
+  void scale_by_position(Tensor x, const PositionScale& s) override {
+    timed(plain(Op::scale_by_position), {2 * bytes_of(x), 0}, [&] { return in_->scale_by_position(x, s), 0; });
+  }
+  void clamp(Tensor x, float low, float high) override {
+    timed(plain(Op::clamp), {2 * bytes_of(x), 0}, [&] { return in_->clamp(x, low, high), 0; });
+  }
+  void keep_above(Tensor x, float s) override {
+    timed(plain(Op::keep_above), {2 * bytes_of(x), 0}, [&] { return in_->keep_above(x, s), 0; });
+  }
+  void add_by_row(Tensor x, Tensor y, Tensor c) override {
+    timed(plain(Op::add_by_row), {3 * bytes_of(x), 0}, [&] { return in_->add_by_row(x, y, c), 0; });
+  }
+  void match_size(Tensor x, Tensor like, float floor) override {
+    timed(plain(Op::match_size), {3 * bytes_of(x), 0}, [&] { return in_->match_size(x, like, floor), 0; });
+  }
 
   Tensor short_conv(Tensor x, const ShortConv& c, StatePlace at) override {
     return timed(plain(Op::short_conv), {2 * bytes_of(x), 2 * x.rows * x.cols * c.width}, [&] { return in_->short_conv(x, c, at); });
@@ -291,14 +315,15 @@ class Metered final : public Ops {
     int64_t pairs = 0, keys = 0;
     for (int64_t s = 0; s < batch_.S(); ++s) {
       const int32_t from = batch_.query_start[size_t(s)], to = batch_.query_start[size_t(s) + 1];
-      for (int32_t t = from; t < to; ++t) pairs += seen(batch_.positions[size_t(t)], a.window);
-      if (from < to) keys += std::min<int64_t>(batch_.context_len[size_t(s)], seen(batch_.positions[size_t(to) - 1], a.window) + to - from - 1);
+      for (int32_t t = from; t < to; ++t) pairs += seen(batch_.positions[size_t(t)], a);
+      if (from < to) keys += std::min<int64_t>(batch_.context_len[size_t(s)], seen(batch_.positions[size_t(to) - 1], a) + to - from - 1);
     }
     return {keys * a.kv_heads * a.head_dim * 2 * kElementBytes[int(kv_type_)] + bytes_of(a.q) * 2, pairs * a.heads * a.head_dim * 4};
   }
-  static int64_t seen(int32_t position, int64_t window) {
+  static int64_t seen(int32_t position, const AttentionArgs& a) {
     const int64_t all = int64_t{position} + 1;
-    return window > 0 ? std::min(all, window) : all;
+    if (a.window > 0 && a.chunked) return position % a.window + 1;
+    return a.window > 0 ? std::min(all, a.window) : all;
   }
 
   static constexpr int kElementBytes[] = {4, 2, 2, 1, 1};

@@ -37,6 +37,9 @@ struct Moe {
   FeedForward shared;               ///< sees every token; empty = none
   Linear shared_gate;               ///< [1, D]: the shared block's output is multiplied by its sigmoid; empty = none
   Linear to_latent, from_latent;    ///< [L, D], [D, L]: experts read and write L dimensions (Nemotron 3); empty = none
+  std::vector<float> expert_scale;  ///< [E] multiplied into the weights at last (Gemma 4), or empty
+  float clamp = 0, shared_clamp = 0;///< above 0: act(gate) at most so much, up within ±; of the experts, of the shared block (Step 3.5)
+  int identity = 0;                 ///< so many experts after the others give back what they get (LongCat); the router scores them too
   explicit operator bool() const { return !experts.empty(); }
 };
 

@@ -67,13 +67,15 @@ struct AttentionArgs {
   float scale = 1.0f;   ///< multiplied into q·k
   float softcap = 0.0f; ///< 0 = none; s = cap * tanh(s / cap)
   int64_t window = 0;   ///< 0 = full
+  bool chunked = false; ///< the window begins at the last multiple of its length: a query at p sees keys from p - p % window on (Llama 4)
   std::span<const float> sinks = {};  ///< [H] or empty
 
   // What attend() does to q and k first, in this order; attention() does not look at it.
   std::optional<Norm> q_norm = {}, k_norm = {};  ///< of each head by itself, weight [d]
   const Rope* rope = nullptr;
+  bool norms_last = false;   ///< the norms come after the rotation (Hunyuan)
   bool gemma_norms = false;  ///< the family's norms multiply by 1 + w: what ATOM_QK_NORM_ROPE_CACHE_FUSION_MAX_TOKENS is about
-  bool stored = false;       ///< k and v are in the cache already
+  bool stored = false;       ///< k and v are in the cache already; they may be empty then, as where a layer reads another one's
 };
 
 /// Attention without a cache and without an order of tokens.
@@ -87,6 +89,14 @@ struct SelfAttentionArgs {
 struct LayerNorm {
   std::span<const float> weight, bias;
   float eps = 0;
+};
+
+/// How queries grow with their position: by 1 + beta · ln(1 + floor((position + offset) / period)).
+struct PositionScale {
+  float beta = 0;     ///< 0 = they do not
+  float period = 1;
+  int offset = 0;
+  explicit operator bool() const { return beta != 0; }
 };
 
 /// A gated feed-forward block up to what `down` reads.
@@ -157,15 +167,26 @@ class Ops {
 
   /// The mixture of experts: routes each row, runs the chosen experts, adds them up and the shared block. [T, D] -> [T, D]
   virtual Tensor moe(Tensor x, const Moe&) = 0;
+  virtual Tensor moe_routed_by(Tensor x, Tensor r, const Moe&) = 0;                   ///< the same with a router that reads r [T, D]
 
   // ---- layers with a state; see recurrent.h ---------------------------------------------------------------------------------
   virtual Tensor short_conv(Tensor x, const ShortConv&, StatePlace) = 0;  ///< [T, C] -> [T, C]
   virtual Tensor gated_delta(const DeltaArgs&) = 0;                       ///< [T, value_heads * dv]
   virtual Tensor scan(const ScanArgs&) = 0;                               ///< [T, heads * dim]
-  virtual void sigmoid_mul(Tensor x, Tensor gate) = 0;                    ///< x *= sigmoid(gate)
+  virtual void sigmoid_mul(Tensor x, Tensor gate) = 0;                    ///< x *= sigmoid(gate); gate [T, n]: one for each of n equal runs of columns
   virtual void mul(Tensor x, Tensor y) = 0;                               ///< x *= y
   virtual void scale_columns(Tensor x, std::span<const float> w) = 0;     ///< each row times w [cols]
   virtual Tensor channel_delta(const ChannelDeltaArgs&) = 0;              ///< [T, heads * dv]
+
+  // ---- what a few families need; in place unless they return something --------------------------------------------------------
+  virtual Tensor copy(Tensor x) = 0;
+  virtual void scale_by_position(Tensor x, const PositionScale&) = 0;     ///< x [T, any], at the batch's positions
+  virtual void clamp(Tensor x, float low, float high) = 0;
+  /// x = max(x - (mean + s · deviation), 0), mean and standard deviation of the row: keeps what stands out (Gemma 3n's sparsity).
+  virtual void keep_above(Tensor x, float s) = 0;
+  virtual void add_by_row(Tensor x, Tensor y, Tensor c) = 0;              ///< x[t] += c[t] · y[t]; c [T, 1]
+  /// x[t] *= rms(like[t]) / sqrt(max(mean(x[t]^2), floor)): as large as `like`.
+  virtual void match_size(Tensor x, Tensor like, float floor) = 0;
 
   // ---- joined forms: what a model calls. Composed of the ops above unless a backend joins them; the bits are the same ----------------
   /// The source's rows themselves. REQUIRES: it is not quantized.
@@ -235,10 +256,14 @@ Result<std::unique_ptr<Ops>> make_cpu_ops(const CpuOpsOptions&);
 inline Tensor Ops::rows(const RowSource& s) {
   if (s.add) {
     const Tensor y = s.add_norm ? rms_norm(s.add, s.add_norm->weight, s.add_norm->eps) : s.add;
-    if (s.norm && s.add_scale == 1) return add_rms_norm(s.x, y, s.norm->weight, s.norm->eps);
+    if (s.norm && s.norm->bias.empty() && s.add_scale == 1) return add_rms_norm(s.x, y, s.norm->weight, s.norm->eps);
     add(s.x, y, s.add_scale);
   }
-  return s.norm ? rms_norm(s.x, s.norm->weight, s.norm->eps) : s.x;
+  if (!s.norm) return s.x;
+  if (s.norm->bias.empty()) return rms_norm(s.x, s.norm->weight, s.norm->eps);
+  const Tensor y = copy(s.x);
+  layer_norm(y, {s.norm->weight, s.norm->bias, s.norm->eps});
+  return y;
 }
 
 inline Tensor Ops::project(const RowSource& s, const Linear& w) {
@@ -257,9 +282,13 @@ inline RowSource Ops::gated(const RowSource& s, const GatedArgs& g) {
 inline Tensor Ops::attend(AttentionArgs a) {
   a.stored = try_store_kv(a);
   if (!a.stored) {
+    const auto turn = [&] {
+      if (a.rope) rope(a.q, a.head_dim, *a.rope), rope(a.k, a.head_dim, *a.rope);
+    };
+    if (a.norms_last) turn();
     if (a.q_norm) head_norm(a.q, a.head_dim, a.q_norm->weight, a.q_norm->eps);
     if (a.k_norm) head_norm(a.k, a.head_dim, a.k_norm->weight, a.k_norm->eps);
-    if (a.rope) rope(a.q, a.head_dim, *a.rope), rope(a.k, a.head_dim, *a.rope);
+    if (!a.norms_last) turn();
   }
   return attention(a);
 }

@@ -10,11 +10,12 @@
 
 namespace isotope::ops {
 
-/// RMS norm: weight [D] as it multiplies (Gemma's 1 + w), empty = none.
+/// RMS norm: weight [D] as it multiplies (Gemma's 1 + w), empty = none. With a bias it is a layer norm: the mean is taken away first.
 struct Norm {
   std::span<const float> weight = {};
   float eps = 0;
   bool bf16 = false;  ///< rounds as a model does that computes in bfloat16; set by the backend's policy, never by a model
+  std::span<const float> bias = {};  ///< [D] of a layer norm (zeros where a family has none); only as RowSource::norm
 };
 
 /// x += add_scale * add_norm(add), then norm(x).

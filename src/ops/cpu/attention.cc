@@ -58,7 +58,10 @@ class Attention {
 
  private:
   // ---- planning: who does what; never what is computed ------------------------------------------------------------------------
-  int64_t first_key(int32_t position) const { return a_.window > 0 ? std::max<int64_t>(0, position - a_.window + 1) : 0; }
+  int64_t first_key(int32_t position) const {
+    if (a_.window <= 0) return 0;
+    return a_.chunked ? position - position % a_.window : std::max<int64_t>(0, position - a_.window + 1);
+  }
 
   void plan(int threads, base::Arena& arena) {
     int64_t items = 0;

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <limits>
 
 #include "base/check.h"
 #include "base/topology.h"
@@ -37,6 +38,7 @@ LinearJob make_gated_job(const Linear& gate, const Linear& up, Activation a, Ten
 
 void check_source(const RowSource& s) {
   const auto fits = [&](const std::optional<Norm>& n) { return !n || n->weight.empty() || int64_t(n->weight.size()) == s.x.cols; };
+  ISO_CHECK(!s.add_norm || s.add_norm->bias.empty());
   ISO_CHECK(fits(s.norm) && fits(s.add_norm) && (!s.add || same_shape(s.x, s.add)) && !(s.quantized && s.recipe()));
 }
 
@@ -155,7 +157,8 @@ void CpuOps::check_attention(const AttentionArgs& a) const {
   const int64_t T = batch_.T(), d = a.head_dim;
   ISO_CHECK(a.kv_heads == spec.kv_heads && a.head_dim == spec.head_dim && a.heads > 0 && a.heads % a.kv_heads == 0);
   ISO_CHECK(size_t(spec.group) < batch_.groups.size() && int64_t(batch_.groups[size_t(spec.group)].slots.size()) == T);
-  ISO_CHECK(a.q.rows == T && a.k.rows == T && a.v.rows == T && a.q.cols == a.heads * d && a.k.cols == a.kv_heads * d && a.v.cols == a.kv_heads * d);
+  ISO_CHECK(a.q.rows == T && a.q.cols == a.heads * d);
+  if (!a.stored) ISO_CHECK(a.k.rows == T && a.v.rows == T && a.k.cols == a.kv_heads * d && a.v.cols == a.kv_heads * d);
   ISO_CHECK(a.sinks.empty() || int64_t(a.sinks.size()) == a.heads);
 }
 
@@ -201,17 +204,31 @@ Tensor CpuOps::linear_act(Tensor x, const Linear& gate, const Linear& up, Activa
   return o[0];
 }
 
-Tensor CpuOps::moe(Tensor x, const Moe& m) {
-  ISO_CHECK(m && m.router.w && m.router.w->k == x.cols && m.router.w->n == int64_t(m.experts.size()));
+Tensor CpuOps::feed_forward(Tensor x, const FeedForward& f, Activation activation, float limit) {
+  if (!f.gate) {
+    const Tensor h = linear(x, f.up);
+    activate(h, activation);
+    return linear(h, f.down);
+  }
+  if (limit <= 0) return linear(linear_act(x, f.gate, f.up, activation), f.down);
+  const Linear* const ws[2] = {&f.gate, &f.up};
+  Tensor o[2];
+  linear_n(x, ws, o);
+  activate(o[0], activation);
+  clamp(o[0], -std::numeric_limits<float>::infinity(), limit);
+  clamp(o[1], -limit, limit);
+  mul(o[0], o[1]);
+  return linear(o[0], f.down);
+}
+
+Tensor CpuOps::moe_routed_by(Tensor x, Tensor r, const Moe& m) {
+  ISO_CHECK(m && m.router.w && m.router.w->k == r.cols && r.rows == x.rows && m.router.w->n == int64_t(m.experts.size()) + m.identity);
   const MoeContext c{team_, k_, *arena_, tuning_};
-  const Choice choice = choose(c, m, linear(x, m.router));
+  const Choice choice = choose(c, m, linear(r, m.router));
   Tensor out = run_experts(c, m, m.to_latent ? linear(x, m.to_latent) : x, choice);
   if (m.from_latent) out = linear(out, m.from_latent);
   if (!m.shared.up) return out;
-  Tensor h;
-  if (m.shared.gate) h = linear_act(x, m.shared.gate, m.shared.up, m.act);
-  else activate(h = linear(x, m.shared.up), m.act);
-  const Tensor shared = linear(h, m.shared.down);
+  const Tensor shared = feed_forward(x, m.shared, m.act, m.shared_clamp);
   if (m.shared_gate) {
     const Tensor gate = linear(x, m.shared_gate);
     for_rows(x.rows, x.cols, [&](int64_t r0, int64_t r1) {
@@ -280,6 +297,7 @@ RowSource CpuOps::with_policy(RowSource s) const {
 
 bool CpuOps::try_project(const RowSource& s, std::span<const Linear* const> ws, std::span<Tensor> outs) {
   check_source(s);
+  if (s.norm && !s.norm->bias.empty()) return false;  // a layer norm is carried out by itself
   const bool quantizes = std::all_of(ws.begin(), ws.end(), [](const Linear* w) { return integer(*w->w); });
   ISO_CHECK(!s.quantized || quantizes);
   if (!s.quantized && (!s.recipe() || !fusions_.norm_quantize || !quantizes)) return false;
@@ -291,6 +309,7 @@ bool CpuOps::try_project(const RowSource& s, std::span<const Linear* const> ws, 
 
 std::optional<RowSource> CpuOps::try_gated(const RowSource& s, const GatedArgs& g) {
   check_source(s);
+  if (s.norm && !s.norm->bias.empty()) return {};
   if (!can_gate(*g.gate.w, *g.up.w) || (s.recipe() && !fusions_.norm_quantize)) return {};
   const bool quantize = fusions_.act_quantize && integer(*g.down.w);
   if (!s.recipe() && !quantize) return {};

@@ -47,7 +47,8 @@ class CpuOps final : public Ops {
 
   Tensor add_rms_norm(Tensor x, Tensor y, std::span<const float> weight, float eps) override;
   Tensor linear_act(Tensor x, const Linear& gate, const Linear& up, Activation) override;
-  Tensor moe(Tensor x, const Moe&) override;
+  Tensor moe(Tensor x, const Moe& m) override { return moe_routed_by(x, x, m); }
+  Tensor moe_routed_by(Tensor x, Tensor r, const Moe&) override;
 
   Tensor short_conv(Tensor x, const ShortConv&, StatePlace) override;
   Tensor gated_delta(const DeltaArgs&) override;
@@ -56,6 +57,13 @@ class CpuOps final : public Ops {
   void mul(Tensor x, Tensor y) override;
   void scale_columns(Tensor x, std::span<const float> w) override;
   Tensor channel_delta(const ChannelDeltaArgs&) override;
+
+  Tensor copy(Tensor x) override;
+  void scale_by_position(Tensor x, const PositionScale&) override;
+  void clamp(Tensor x, float low, float high) override;
+  void keep_above(Tensor x, float s) override;
+  void add_by_row(Tensor x, Tensor y, Tensor c) override;
+  void match_size(Tensor x, Tensor like, float floor) override;
 
   bool try_project(const RowSource&, std::span<const Linear* const> ws, std::span<Tensor> outs) override;
   std::optional<RowSource> try_gated(const RowSource&, const GatedArgs&) override;
@@ -75,6 +83,8 @@ class CpuOps final : public Ops {
   template <class F>
   void for_rows(int64_t rows, int64_t cost, F&& f);
   void act_mul_into(Tensor out, Tensor gate, Tensor up, Activation);
+  /// A feed-forward block; `clamp` above 0: see Moe::clamp.
+  Tensor feed_forward(Tensor x, const FeedForward&, Activation, float clamp);
   /// The source with the process' way of rounding norms.
   RowSource with_policy(RowSource) const;
   void run_linear(const RowSource&, std::span<const LinearJob>);

@@ -7,12 +7,16 @@ namespace isotope::ops {
 void KvStore::shape(Tensor x, int heads, const std::optional<Norm>& norm, int64_t t) const noexcept {
   const int d = args.head_dim;
   float* const row = x.row(t);
+  const auto turn = [&] {
+    if (!args.rope) return;
+    const auto rotate = args.rope->interleaved ? kernels.elementwise.rope_interleaved : kernels.elementwise.rope;
+    const int64_t half = args.rope->rot / 2;
+    rotate(row, angles.cos + t * half, angles.sin + t * half, heads, d, args.rope->rot);
+  };
+  if (args.norms_last) turn();
   if (norm)
     for (int h = 0; h < heads; ++h) norm_row(kernels, *norm, row + h * d, row + h * d, d);
-  if (!args.rope) return;
-  const auto rotate = args.rope->interleaved ? kernels.elementwise.rope_interleaved : kernels.elementwise.rope;
-  const int64_t half = args.rope->rot / 2;
-  rotate(row, angles.cos + t * half, angles.sin + t * half, heads, d, args.rope->rot);
+  if (!args.norms_last) turn();
 }
 
 void KvStore::run(int64_t t0, int64_t t1) const noexcept {

@@ -24,19 +24,21 @@ int64_t blocks_of(int64_t k) { return (k + kBlock - 1) / kBlock; }
 
 Tensor rows_of(Tensor t, int64_t first, int64_t n) { return {t.row(first), n, t.cols, t.stride}; }
 
-/// (row, expert) pairs in order of their experts, rows ascending within an expert.
+/// (row, expert) pairs in order of their experts, rows ascending within an expert. Those of experts that compute nothing come last.
 struct Sorted {
-  std::span<int32_t> start;   ///< [E + 1] first pair of each expert
-  std::span<int32_t> row;     ///< [P] of x
-  std::span<float> weight;    ///< [P]
-  std::span<int32_t> place;   ///< [P] pair of a row's n-th choice: place[row * used + n]
-  int64_t pairs() const { return int64_t(row.size()); }
+  std::span<int32_t> start;   ///< [E + 1] first pair of each expert, those that compute nothing among them
+  std::span<int32_t> row;     ///< [all pairs] of x
+  std::span<float> weight;    ///< [all pairs]
+  std::span<int32_t> place;   ///< [all pairs] pair of a row's n-th choice: place[row * used + n]
+  size_t experts = 0;         ///< that compute
+  int64_t pairs() const { return start[experts]; }  ///< to be computed
   int64_t count(size_t e) const { return start[e + 1] - start[e]; }
 };
 
-Sorted sort_by_expert(base::Arena& arena, const Choice& c, size_t experts, int used) {
-  const size_t pairs = c.experts.size();
-  Sorted s{arena.take<int32_t>(experts + 1), arena.take<int32_t>(pairs), arena.take<float>(pairs), arena.take<int32_t>(pairs)};
+Sorted sort_by_expert(base::Arena& arena, const Choice& c, const Moe& m) {
+  const size_t pairs = c.experts.size(), experts = m.experts.size() + size_t(m.identity);
+  const int used = m.routing.used;
+  Sorted s{arena.take<int32_t>(experts + 1), arena.take<int32_t>(pairs), arena.take<float>(pairs), arena.take<int32_t>(pairs), m.experts.size()};
   std::fill(s.start.begin(), s.start.end(), 0);
   for (int32_t e : c.experts) ++s.start[size_t(e) + 1];
   for (size_t e = 0; e < experts; ++e) s.start[e + 1] += s.start[e];
@@ -58,7 +60,7 @@ struct PairPanel {
 std::span<PairPanel> panels_of(const MoeContext& c, const Sorted& s) {
   const auto out = c.arena.take<PairPanel>(size_t(s.pairs()));
   size_t n = 0;
-  for (size_t e = 0; e + 1 < s.start.size(); ++e) {
+  for (size_t e = 0; e < s.experts; ++e) {
     const kernels::cpu::Panels p = c.kernels.gemm.panels(s.count(e));
     for (int64_t i = 0; i < p.count(); ++i) out[n++] = {int32_t(s.start[e] + p[i].first), p[i].rows};
   }
@@ -105,7 +107,7 @@ struct Inputs {
 
 class Experts {
  public:
-  Experts(const MoeContext& c, const Moe& m, const Choice& choice) : c_(c), m_(m), s_(sort_by_expert(c.arena, choice, m.experts.size(), m.routing.used)) {
+  Experts(const MoeContext& c, const Moe& m, const Choice& choice) : c_(c), m_(m), s_(sort_by_expert(c.arena, choice, m)) {
     panels_ = panels_of(c, s_);
     for (size_t e = 0; e < m.experts.size(); ++e) {
       if (s_.count(e) == 0) continue;
@@ -113,19 +115,20 @@ class Experts {
       for (const Linear* l : {&f.gate, &f.up})
         if (*l) (integer(*l) ? integer_in_ : floating_in_) = true;
       (integer(f.down) ? integer_mid_ : floating_mid_) = true;
-      gated_ = gated_ && f.gate && m.swiglu_limit == 0 && can_gate(*f.gate.w, *f.up.w);
+      gated_ = gated_ && f.gate && m.swiglu_limit == 0 && m.clamp == 0 && can_gate(*f.gate.w, *f.up.w);
     }
   }
 
   Tensor run(Tensor x) {
+    const Tensor y = take_tensor(c_.arena, s_.pairs(), m_.experts[0].down.w->n);
+    if (s_.pairs() == 0) return sum(y, x);
     const Tensor h = gate_up(gather(x));
     const Inputs in{h, integer_mid_ ? quantize(h) : nullptr, blocks_of(h.cols)};
     const auto jobs = c_.arena.take<GroupedJob>(m_.experts.size());
     size_t n = 0;
-    const Tensor y = take_tensor(c_.arena, s_.pairs(), m_.experts[0].down.w->n);
     for_each_used([&](const FeedForward& f, int64_t first, int64_t rows) { new (&jobs[n++]) GroupedJob(job(f.down, in, y, first, rows)); });
     grouped_linear(c_.team, c_.kernels, jobs.first(n), c_.tuning);
-    return sum(y, x.rows);
+    return sum(y, x);
   }
 
  private:
@@ -200,21 +203,28 @@ class Experts {
     const auto& k = c_.kernels.elementwise;
     for_rows(c_.team, h.rows, h.cols * kActCost, [&](int64_t a, int64_t b) {
       for (int64_t r = a; r < b; ++r)
-        if (m_.swiglu_limit > 0) k.clamped_swiglu(h.row(r), h.row(r), up.row(r), h.cols, m_.swiglu_alpha, m_.swiglu_limit);
+        if (m_.clamp > 0) act_mul_clamped(h.row(r), up.row(r), h.cols);
+        else if (m_.swiglu_limit > 0) k.clamped_swiglu(h.row(r), h.row(r), up.row(r), h.cols, m_.swiglu_alpha, m_.swiglu_limit);
         else k.act_mul[int(m_.act)](h.row(r), h.row(r), up.row(r), h.cols);
     });
     return h;
   }
 
-  Tensor sum(Tensor y, int64_t rows) const {
+  void act_mul_clamped(float* gate, float* up, int64_t n) const {
+    c_.kernels.elementwise.activate[int(m_.act)](gate, n);
+    for (int64_t i = 0; i < n; ++i) gate[i] = std::min(gate[i], m_.clamp) * std::clamp(up[i], -m_.clamp, m_.clamp);
+  }
+
+  Tensor sum(Tensor y, Tensor x) const {
     const int64_t used = m_.routing.used;
-    const Tensor out = take_tensor(c_.arena, rows, y.cols);
-    for_rows(c_.team, rows, y.cols * used, [&](int64_t a, int64_t b) {
+    const Tensor out = take_tensor(c_.arena, x.rows, y.cols);
+    for_rows(c_.team, x.rows, y.cols * used, [&](int64_t a, int64_t b) {
       for (int64_t r = a; r < b; ++r) {
         std::memset(out.row(r), 0, size_t(out.cols) * sizeof(float));
         for (int64_t n = 0; n < used; ++n) {
           const size_t pair = size_t(s_.place[size_t(r * used + n)]);
-          c_.kernels.elementwise.add(out.row(r), y.row(int64_t(pair)), y.cols, m_.routing.on_input ? 1.0f : s_.weight[pair]);
+          const bool computed = int64_t(pair) < s_.pairs();
+          c_.kernels.elementwise.add(out.row(r), computed ? y.row(int64_t(pair)) : x.row(r), y.cols, computed && m_.routing.on_input ? 1.0f : s_.weight[pair]);
         }
       }
     });
@@ -233,14 +243,17 @@ class Experts {
 
 Choice choose(const MoeContext& c, const Moe& m, Tensor logits) {
   const size_t used = size_t(m.routing.used), E = size_t(logits.cols);
-  ISO_CHECK(used >= 1 && used <= E && (m.choice_bias.empty() || m.choice_bias.size() == E));
+  ISO_CHECK(used >= 1 && used <= E && (m.choice_bias.empty() || m.choice_bias.size() == E) && (m.expert_scale.empty() || m.expert_scale.size() == E));
   const auto experts = c.arena.take<int32_t>(size_t(logits.rows) * used);
   const auto weights = c.arena.take<float>(experts.size());
   const Tensor scratch = take_tensor(c.arena, logits.rows, 2 * logits.cols);
   for_rows(c.team, logits.rows, logits.cols * (kActCost + int64_t(used)), [&](int64_t a, int64_t b) {
-    for (int64_t r = a; r < b; ++r)
-      choose_experts(c.kernels.elementwise, m.routing, {logits.row(r), E}, m.choice_bias, {scratch.row(r), 2 * E}, &experts[size_t(r) * used],
-                     &weights[size_t(r) * used]);
+    for (int64_t r = a; r < b; ++r) {
+      const auto chosen = experts.subspan(size_t(r) * used, used);
+      const auto weight = weights.subspan(size_t(r) * used, used);
+      choose_experts(c.kernels.elementwise, m.routing, {logits.row(r), E}, m.choice_bias, {scratch.row(r), 2 * E}, chosen.data(), weight.data());
+      for (size_t n = 0; n < used && !m.expert_scale.empty(); ++n) weight[n] *= m.expert_scale[size_t(chosen[n])];
+    }
   });
   return {experts, weights};
 }

@@ -105,8 +105,16 @@ Tensor CpuOps::scan(const ScanArgs& args) {
 }
 
 void CpuOps::sigmoid_mul(Tensor x, Tensor gate) {
-  ISO_CHECK(x.rows == gate.rows && x.cols == gate.cols);
-  each_row(team_, x.rows, x.cols * kSigmoidCost, [&](int64_t r) { k_.recurrent.sigmoid_mul(x.row(r), gate.row(r), x.cols); });
+  ISO_CHECK(x.rows == gate.rows && gate.cols > 0 && x.cols % gate.cols == 0);
+  if (x.cols == gate.cols) {
+    each_row(team_, x.rows, x.cols * kSigmoidCost, [&](int64_t r) { k_.recurrent.sigmoid_mul(x.row(r), gate.row(r), x.cols); });
+    return;
+  }
+  const int64_t each = x.cols / gate.cols;
+  each_row(team_, x.rows, x.cols, [&](int64_t r) {
+    k_.elementwise.sigmoid(gate.row(r), gate.cols);
+    for (int64_t h = 0; h < gate.cols; ++h) k_.elementwise.scale(x.row(r) + h * each, each, gate.row(r)[h]);
+  });
 }
 
 void CpuOps::scale_columns(Tensor x, std::span<const float> w) {
