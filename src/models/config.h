@@ -29,6 +29,7 @@ struct LayerConfig {
   bool feeds = true;         ///< false: the layer is a mixer alone (Nemotron-H)
   bool beside = false;       ///< attention beside the mixer, of the same input (Falcon-H1)
   int heads = 0, kv_heads = 0, head_dim = 0;  ///< of attention; ModelConfig's unless a family tells layers apart
+  int value_dim = 0;         ///< of a head of v; head_dim unless a family tells them apart (MiMo-V2)
   int64_t ffn = 0;           ///< width of the dense feed-forward block; the same
   bool chunked = false;      ///< the window begins at multiples of its length (Llama 4)
   int kv_of = -1;            ///< the earlier layer whose keys and values this one reads, having none of its own (Gemma 3n and 4); -1 = its own
@@ -121,6 +122,8 @@ struct ModelConfig {
   StateConfig state;
   std::vector<ops::Rope> ropes;
   std::vector<LayerConfig> layer;  ///< [layers]
+  /// Layers that say nothing of their heads and widths get the model's.
+  void settle();
   std::vector<int32_t> eos_ids;    ///< every end-of-generation token that the files name, ascending
   int32_t bos_id = -1;
 };

@@ -192,6 +192,9 @@ class Metered final : public Ops {
   void match_size(Tensor x, Tensor like, float floor) override {
     timed(plain(Op::match_size), {3 * bytes_of(x), 0}, [&] { return in_->match_size(x, like, floor), 0; });
   }
+  Tensor resize_heads(Tensor x, int from, int to) override {
+    return timed(plain(Op::copy), {2 * bytes_of(x), 0}, [&] { return in_->resize_heads(x, from, to); });
+  }
 
   Tensor short_conv(Tensor x, const ShortConv& c, StatePlace at) override {
     return timed(plain(Op::short_conv), {2 * bytes_of(x), 2 * x.rows * x.cols * c.width}, [&] { return in_->short_conv(x, c, at); });

@@ -187,6 +187,7 @@ class Ops {
   virtual void add_by_row(Tensor x, Tensor y, Tensor c) = 0;              ///< x[t] += c[t] · y[t]; c [T, 1]
   /// x[t] *= rms(like[t]) / sqrt(max(mean(x[t]^2), floor)): as large as `like`.
   virtual void match_size(Tensor x, Tensor like, float floor) = 0;
+  virtual Tensor resize_heads(Tensor x, int from, int to) = 0;            ///< heads of `from` numbers are cut to `to`, or filled up with zeros
 
   // ---- joined forms: what a model calls. Composed of the ops above unless a backend joins them; the bits are the same ----------------
   /// The source's rows themselves. REQUIRES: it is not quantized.

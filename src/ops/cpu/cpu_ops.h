@@ -64,6 +64,7 @@ class CpuOps final : public Ops {
   void keep_above(Tensor x, float s) override;
   void add_by_row(Tensor x, Tensor y, Tensor c) override;
   void match_size(Tensor x, Tensor like, float floor) override;
+  Tensor resize_heads(Tensor x, int from, int to) override;
 
   bool try_project(const RowSource&, std::span<const Linear* const> ws, std::span<Tensor> outs) override;
   std::optional<RowSource> try_gated(const RowSource&, const GatedArgs&) override;

@@ -80,4 +80,17 @@ void CpuOps::match_size(Tensor x, Tensor like, float floor) {
   });
 }
 
+Tensor CpuOps::resize_heads(Tensor x, int from, int to) {
+  ISO_CHECK(from > 0 && to > 0 && x.cols % from == 0);
+  const int64_t heads = x.cols / from, kept = std::min(from, to);
+  const Tensor out = empty(x.rows, heads * to);
+  each_row(team_, out, [&](int64_t r) {
+    for (int64_t h = 0; h < heads; ++h) {
+      std::memcpy(out.row(r) + h * to, x.row(r) + h * from, size_t(kept) * sizeof(float));
+      std::fill(out.row(r) + h * to + kept, out.row(r) + (h + 1) * to, 0.0f);
+    }
+  });
+  return out;
+}
+
 }  // namespace isotope::ops
