@@ -20,6 +20,14 @@ enum class WindowRule : uint8_t {
   pattern,     ///< all but every n-th, n = `sliding_window_pattern`
 };
 
+/// What an indexer chooses, and where.
+enum class Sparse : uint8_t {
+  none,
+  latent,      ///< keys of latent attention (DeepSeek V3.2, GLM-5)
+  blocks,      ///< blocks of keys, for each kv head by itself (MiniMax M3)
+  compressed,  ///< compressed keys (DeepSeek V4)
+};
+
 struct Arch {
   std::string_view name;        ///< ours, and what `isotope inspect` prints
   std::string_view gguf;        ///< general.architecture; empty = another row reads those files
@@ -48,6 +56,8 @@ struct Arch {
   bool latent = false;          ///< multi-head latent attention
   bool layer_norms = false;     ///< see ModelConfig
   bool norms_last = false, unit_heads = false, unit_values = false;
+  Sparse sparse = Sparse::none;
+  bool index_pairs = false;     ///< rotary embedding turns neighbours in the indexer's heads
   bool by_logits = false;       ///< experts are chosen by logits, not by scores
   Presence qk_norm = Presence::yes;     ///< of rows that norm heads of q and k. maybe: config.json says it, in GGUF the tensors do
   Presence qkv_bias = Presence::maybe;  ///< yes: part of the family. maybe: config.json says it, in GGUF the tensors do

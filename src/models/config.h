@@ -20,6 +20,9 @@ enum class Presence : uint8_t { no, maybe, yes };
 /// What mixes the tokens of a layer; all but attention carry a recurrent state.
 enum class Mixer : uint8_t { attention, delta, mamba2, mamba1, conv, channel_delta, lightning, none };
 
+/// Which keys the queries of a layer see: all before them, those that the layer's own indexer chooses, or the ones that were chosen last.
+enum class Choosing : uint8_t { none, own, last };
+
 struct LayerConfig {
   Mixer mixer = Mixer::attention;
   int64_t window = 0;        ///< 0 = full attention
@@ -38,6 +41,9 @@ struct LayerConfig {
   bool grows = false;        ///< queries grow with their position, by ModelConfig::growth
   float sparsity = 0;        ///< above 0: the gate keeps what stands out by so many deviations (Gemma 3n)
   float clamp = 0, expert_clamp = 0;  ///< see ops::Moe: of the dense or shared block, of experts
+  Choosing choosing = Choosing::none;
+  int ratio = 0;             ///< tokens to a compressed key; 0 = none
+  bool by_token = false;     ///< the token says which experts it goes to
   bool attends() const { return mixer == Mixer::attention || beside; }
 };
 
@@ -46,7 +52,7 @@ struct MoeConfig {
   int64_t ffn = 0;           ///< width of an expert
   int64_t shared_ffn = 0;    ///< width of the block that sees every token; 0 = none
   ops::Routing routing;
-  float swiglu_limit = 0, swiglu_alpha = 0;  ///< see ops::Moe
+  float swiglu_limit = 0, swiglu_alpha = 0, shared_limit = 0;  ///< see ops::Moe
   Presence choice_bias = Presence::no;
   int64_t latent = 0;        ///< width that experts read and write; 0 = the model's own
 };
@@ -70,6 +76,25 @@ struct StreamsConfig {
   int count = 0, active = 0;  ///< residual streams; 0 = one, as everywhere else
   int64_t low_rank = 0;
   bool scaled = true;         ///< whether what the layer's embedding comes to is scaled first
+};
+
+/// An indexer: small queries and keys of its own, whose products say which keys a token's queries see (DeepSeek V3.2, arXiv:2512.02556).
+struct IndexConfig {
+  int heads = 0, dim = 0;  ///< heads 0 = the family has none
+  int64_t top = 0;         ///< how many keys, or blocks of keys, are chosen
+  int block = 1, local = 0;///< keys of a block; blocks up to the query's own that are among the chosen in any case
+  int rope_index = 0;      ///< which of ModelConfig::ropes turns its heads
+  explicit operator bool() const { return heads > 0; }
+};
+
+/// DeepSeek V4: one vector a token is key and value of all heads, keys further back are compressed, and the residual is several streams.
+struct CompressedConfig {
+  int64_t q_rank = 0, out_rank = 0;  ///< q_rank 0 = another family
+  int groups = 1;                    ///< of heads, each with an output matrix [out_rank, its heads]
+  int overlap = 0;                   ///< the ratio of compressed keys whose windows overlap
+  int streams = 1, iterations = 0;   ///< of the residual; of their mixing matrix' normalisation
+  float stream_eps = 0;
+  explicit operator bool() const { return q_rank > 0; }
 };
 
 /// Sizes of the layers with a recurrent state.
@@ -100,8 +125,11 @@ struct ModelConfig {
   int64_t layers = 0, hidden = 0, ffn = 0, vocab = 0, context_length = 0;
   int heads = 0, kv_heads = 0, head_dim = 0;  ///< of the cache: with latent attention one head, turning + kv_rank wide
   LatentConfig latent;
+  IndexConfig index;
+  CompressedConfig compressed;
   float norm_eps = 0;
   ops::Activation act = ops::Activation::silu;
+  float mlp_limit = 0, mlp_alpha = 0;         ///< of dense feed-forward blocks: see ops::Moe::swiglu_limit
   float attn_scale = 0;      ///< multiplied into q·k
   float attn_softcap = 0, final_softcap = 0;
   float embed_scale = 1, residual_scale = 1, logit_scale = 1;  ///< logits are multiplied by logit_scale

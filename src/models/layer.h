@@ -5,6 +5,7 @@
 
 #include "models/mixers.h"
 #include "models/model.h"
+#include "models/sparse.h"
 #include "ops/ops.h"
 
 namespace isotope::models {
@@ -36,6 +37,8 @@ struct Layer {
   std::vector<float> q_norm, k_norm;   ///< [d] each head by itself, or [H*d] and [K*d] over the full width (OLMo 2)
   std::vector<float> sinks;            ///< [H] logits that take part in each head's softmax and add nothing; or empty
   LatentWeights latent;                ///< instead of q, k and v, where there is one
+  std::unique_ptr<Indexer> indexer;    ///< chooses the keys that queries see; or empty
+  std::unique_ptr<CompressedWeights> compressed;  ///< DeepSeek V4's attention and residual streams; or empty
   std::vector<float> attn_post_norm;   ///< [D] on attention's output
   std::vector<float> ffn_norm;         ///< [D] before the feed-forward block
   ops::Linear gate, up, down;          ///< [F, D], [F, D], [D, F]
@@ -67,6 +70,7 @@ struct Globals {
   ops::Linear layer_project;///< [L*P, D]
   std::vector<float> layer_norm;  ///< [P]
   std::vector<ops::Linear> stream_in, stream_out;  ///< [D, D] of each residual stream but the active one (Gemma 3n)
+  std::unique_ptr<ops::Streams> streams;  ///< brings residual streams together before the final norm; or empty
   const ops::Weight& table() const { return embed ? *embed.w : *head.w; }
 };
 
@@ -99,6 +103,10 @@ class Transformer : public Model {
   /// From what the layer's blocks read to what `o` reads, by whatever attention or recurrence the layer has.
   ops::Tensor mix(ops::Ops&, const ops::RowSource& h, size_t layer) const;
   ops::Tensor mix_latent(ops::Ops&, const ops::RowSource& h, size_t layer) const;
+  /// Projections of `h`, of which some choose the keys that attention then sees.
+  ops::Tensor mix_indexed(ops::Ops&, const ops::RowSource& h, size_t layer) const;
+  /// Norms and rotates the indexer's queries q and keys k, and chooses by them.
+  void choose_keys(ops::Ops&, ops::Tensor q, ops::Tensor k, ops::Tensor weights, size_t layer) const;
   ops::Tensor mix_gated(ops::Ops&, const ops::RowSource& h, size_t layer) const;
   ops::Tensor mix_delta(ops::Ops&, const ops::RowSource& h, size_t layer) const;
   ops::Tensor mix_mamba2(ops::Ops&, const ops::RowSource& h, size_t layer) const;
@@ -115,7 +123,12 @@ class Transformer : public Model {
   /// Shows the tap the final norm's output and picks the rows that need logits, if narrow() did not.
   static ops::RowSource finish(ops::Ops&, const ops::Batch&, const HiddenTap*, ops::RowSource h, size_t layers);
 
+  /// KV layers of indexers and of compressed keys; `windows` are those of the groups.
+  void add_sparse_layers(const std::vector<int64_t>& windows);
+
   std::vector<int> kv_at_, state_at_;  ///< by layer: its keys and values, its state among kv_layers(); -1 = none
+  std::vector<int> index_at_;          ///< by layer: its indexer's keys; -1 = none
+  std::vector<int> entries_at_, inputs_at_;  ///< by layer: its compressed keys, and what the next ones are made of; -1 = none
 };
 
 }  // namespace isotope::models

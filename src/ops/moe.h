@@ -10,7 +10,7 @@ namespace isotope::ops {
 
 /// How a row of router logits becomes experts and their weights. Scores are float32; of equal scores the lower index wins.
 struct Routing {
-  enum class Score : uint8_t { softmax, sigmoid };
+  enum class Score : uint8_t { softmax, sigmoid, sqrt_softplus };
   int used = 1;                   ///< experts a token goes to
   Score score = Score::softmax;   ///< over all experts
   int groups = 1, groups_used = 1;///< experts fall into `groups` equal runs; only those of the best `groups_used` can be chosen
@@ -30,9 +30,11 @@ struct FeedForward {
 struct Moe {
   Routing routing;
   Activation act = Activation::silu;
-  float swiglu_limit = 0, swiglu_alpha = 0;  ///< limit above 0: g · sigmoid(alpha · g) · (u + 1), clamped, instead of `act`, in the routed experts
+  float swiglu_limit = 0, swiglu_alpha = 0;  ///< limit above 0: g · sigmoid(alpha · g) · (u + 1), clamped, instead of `act`, in the routed experts; alpha 0: act(g) · u
+  float shared_limit = 0;           ///< the same limit for the shared block
   Linear router;                    ///< [E, D]; float32 whatever the file has
   std::vector<float> choice_bias;   ///< [E] added to scores for the choice alone, or empty
+  std::vector<int32_t> by_token;    ///< [V, used]: the experts of each token, ascending, instead of a choice by scores; or empty
   std::vector<FeedForward> experts; ///< [E]; all with a gate or none
   FeedForward shared;               ///< sees every token; empty = none
   Linear shared_gate;               ///< [1, D]: the shared block's output is multiplied by its sigmoid; empty = none

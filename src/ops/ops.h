@@ -28,8 +28,9 @@ using tensor::Tensor;
 struct Rope {
   std::vector<float> inv_freq;        ///< [rot/2]; longrope's choice of factors is made once for the process (contract 1), by the served length
   float scale = 1.0f;                 ///< attention factor multiplied into cos and sin
-  int rot = 0;                        ///< rotated dimensions (<= d), the first `rot` of each head
+  int rot = 0;                        ///< rotated dimensions (<= d) of each head
   bool interleaved = false;           ///< pairs (2i, 2i+1) instead of (i, i + rot/2)
+  int first = 0;                      ///< the first dimension that is rotated
 };
 
 struct KvGroupSpec {
@@ -38,12 +39,22 @@ struct KvGroupSpec {
   int layers = 0;      ///< how many model layers store KV in this group
 };
 
+/// What the blocks of a layer hold for a token.
+enum class KvForm : uint8_t {
+  keys_values,  ///< keys and values of each kv head
+  keys,         ///< keys alone: those of an indexer (sparse.h)
+  rows,         ///< a vector that is key and value in one, in the cache's type, as one run of memory
+  floats,       ///< `head_dim` float32 numbers, whatever the cache's type: what later tokens are made of
+};
+
 /// Storage shape of one layer's KV.
 struct KvLayerSpec {
   int group = 0;
   int kv_heads = 0;
   int head_dim = 0;
   int64_t state_floats = 0;  ///< above 0: a layer with a recurrent state of so many floats instead of keys and values
+  KvForm form = KvForm::keys_values;
+  int every = 1;             ///< rows: tokens to an entry, a power of two. An entry lies where its last token's would
 };
 
 /// All KV storage of a model on one device. Layout inside is the backend's own.
@@ -115,6 +126,8 @@ struct HeadsArgs {
 };
 
 using RowsDone = std::function<void(int64_t first, int64_t n)>;
+
+class SparseOps;
 
 class Ops {
  public:
@@ -189,6 +202,9 @@ class Ops {
   virtual void match_size(Tensor x, Tensor like, float floor) = 0;
   virtual Tensor resize_heads(Tensor x, int from, int to) = 0;            ///< heads of `from` numbers are cut to `to`, or filled up with zeros
 
+  // ---- attention to chosen keys, compressed keys, residual streams; see sparse.h ----------------------------------------------
+  virtual SparseOps* sparse() { return nullptr; }                         ///< null: this backend has none of them
+
   // ---- joined forms: what a model calls. Composed of the ops above unless a backend joins them; the bits are the same ----------------
   /// The source's rows themselves. REQUIRES: it is not quantized.
   Tensor rows(const RowSource&);
@@ -200,7 +216,9 @@ class Ops {
   /// act(gate) * up, for args.down to read: of s.x.rows rows.
   RowSource gated(const RowSource&, const GatedArgs&);
   /// Norms and rotates q and k as the args say, then attention().
-  Tensor attend(AttentionArgs);
+  Tensor attend(AttentionArgs a) { shape(a); return attention(a); }
+  /// Norms and rotates q and k, and stores k and v if the backend does that in one pass with it.
+  void shape(AttentionArgs&);
 
   /// A backend's joined forms. False or nothing: not here, or its fusion setting is off; nothing has been done then.
   virtual bool try_project(const RowSource&, std::span<const Linear* const>, std::span<Tensor>) { return false; }
@@ -280,18 +298,16 @@ inline RowSource Ops::gated(const RowSource& s, const GatedArgs& g) {
   return {.x = linear_act(s.x, g.gate, g.up, g.act)};
 }
 
-inline Tensor Ops::attend(AttentionArgs a) {
+inline void Ops::shape(AttentionArgs& a) {
   a.stored = try_store_kv(a);
-  if (!a.stored) {
-    const auto turn = [&] {
-      if (a.rope) rope(a.q, a.head_dim, *a.rope), rope(a.k, a.head_dim, *a.rope);
-    };
-    if (a.norms_last) turn();
-    if (a.q_norm) head_norm(a.q, a.head_dim, a.q_norm->weight, a.q_norm->eps);
-    if (a.k_norm) head_norm(a.k, a.head_dim, a.k_norm->weight, a.k_norm->eps);
-    if (!a.norms_last) turn();
-  }
-  return attention(a);
+  if (a.stored) return;
+  const auto turn = [&] {
+    if (a.rope) rope(a.q, a.head_dim, *a.rope), rope(a.k, a.head_dim, *a.rope);
+  };
+  if (a.norms_last) turn();
+  if (a.q_norm) head_norm(a.q, a.head_dim, a.q_norm->weight, a.q_norm->eps);
+  if (a.k_norm) head_norm(a.k, a.head_dim, a.k_norm->weight, a.k_norm->eps);
+  if (!a.norms_last) turn();
 }
 
 }  // namespace isotope::ops

@@ -142,12 +142,12 @@ void CpuOps::head_norm(Tensor x, int head_dim, std::span<const float> weight, fl
 }
 
 void CpuOps::rope(Tensor x, int head_dim, const Rope& rope) {
-  ISO_CHECK(x.rows == batch_.T() && head_dim > 0 && x.cols % head_dim == 0 && rope.rot <= head_dim);
+  ISO_CHECK(x.rows == batch_.T() && head_dim > 0 && x.cols % head_dim == 0 && rope.first >= 0 && rope.first + rope.rot <= head_dim);
   const auto table = ropes_.get(rope, batch_.positions, step_, team_);
   const auto rotate = rope.interleaved ? k_.elementwise.rope_interleaved : k_.elementwise.rope;
   const int64_t half = rope.rot / 2;
   for_rows(x.rows, x.cols, [&](int64_t r0, int64_t r1) {
-    for (int64_t r = r0; r < r1; ++r) rotate(x.row(r), table.cos + r * half, table.sin + r * half, int(x.cols / head_dim), head_dim, rope.rot);
+    for (int64_t r = r0; r < r1; ++r) rotate(x.row(r) + rope.first, table.cos + r * half, table.sin + r * half, int(x.cols / head_dim), head_dim, rope.rot);
   });
 }
 

@@ -11,7 +11,7 @@ void KvStore::shape(Tensor x, int heads, const std::optional<Norm>& norm, int64_
     if (!args.rope) return;
     const auto rotate = args.rope->interleaved ? kernels.elementwise.rope_interleaved : kernels.elementwise.rope;
     const int64_t half = args.rope->rot / 2;
-    rotate(row, angles.cos + t * half, angles.sin + t * half, heads, d, args.rope->rot);
+    rotate(row + args.rope->first, angles.cos + t * half, angles.sin + t * half, heads, d, args.rope->rot);
   };
   if (args.norms_last) turn();
   if (norm)

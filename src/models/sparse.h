@@ -1,0 +1,42 @@
+// Weights of attention that does not see every key: the indexer that chooses them, and DeepSeek V4's compressed attention.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "ops/sparse.h"
+
+namespace isotope::models {
+
+/// What turns comes first in its heads.
+struct Indexer {
+  ops::Linear q;                     ///< [heads * dim, D or the rank of compressed queries]
+  ops::Linear k;                     ///< [dim, D]; empty where keys are compressed
+  ops::Linear weights;               ///< [heads, D]; empty where each head chooses for itself
+  std::vector<float> q_norm;         ///< [dim] or empty
+  std::vector<float> k_norm, k_bias; ///< [dim]; a bias makes it a LayerNorm
+};
+
+/// Makes compressed keys: see ops::CompressArgs.
+struct Compressor {
+  ops::Linear inputs, gates;         ///< [series * dim, D]
+  std::vector<float> bias;           ///< [ratio, series * dim]
+  std::vector<float> norm;           ///< [dim]
+  explicit operator bool() const { return bool(inputs); }
+};
+
+/// A layer of DeepSeek V4 but for its norms and experts.
+struct CompressedWeights {
+  ops::Linear q_a, q_b, kv;          ///< [q_rank, D], [H * d, q_rank], [d, D]
+  std::vector<float> q_norm, kv_norm;///< [q_rank], [d]
+  std::vector<ops::Linear> o_a;      ///< of each group of heads [out_rank, its heads * d]
+  Compressor entries, index;         ///< empty where the layer has no compressed keys, no indexer
+  ops::Streams attn, ffn;            ///< around attention, around the experts
+};
+
+struct ModelConfig;
+struct LayerConfig;
+/// Tokens back to which the inputs of a layer's next compressed key reach.
+int64_t kept_inputs(const ModelConfig&, const LayerConfig&);
+
+}  // namespace isotope::models

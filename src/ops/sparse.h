@@ -1,0 +1,91 @@
+// What the families with sparse attention call beyond Ops: an indexer's choice of keys, attention to the chosen ones, compressed keys, residual streams.
+// A backend has all of it or none (Ops::sparse()). As in Ops a row's result depends on that row and on the KV it may see alone (contract 1).
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "ops/ops.h"
+
+namespace isotope::ops {
+
+/// Queries and keys of an indexer (DeepSeek V3.2, arXiv:2512.02556): the score of key s for token t is the sum over heads, in ascending order, of
+/// weights[t, h] · max(0, scale · q[t, h]·k[s]). Keys are read as the cache stores them. Of equal scores the lower position wins.
+struct IndexArgs {
+  Tensor q;                ///< [T, heads * dim], normed and rotated
+  Tensor k;                ///< [T, dim] normed and rotated, stored by the op; empty: `layer` holds compressed keys already
+  Tensor weights;          ///< [T, heads]; empty: each head chooses for a kv head of its own, by the products themselves
+  int layer = 0;           ///< KvForm::keys, or KvForm::rows for compressed keys
+  int heads = 0, dim = 0;
+  float scale = 1.0f;
+  int64_t top = 0;         ///< how many keys, or blocks of them, a token gets
+  int block = 1, local = 0;///< keys of a block, which counts by its best one; so many blocks up to the query's own are among the chosen in any case
+};
+
+/// Makes an entry of each `ratio` tokens, once the last of them is there: the mean of the tokens' inputs, for each dimension weighted by the softmax of its
+/// gates, then a norm and a rotation by the first token's position. With two series an entry covers the tokens of the window before it as well: those give
+/// their first series, its own the second one.
+struct CompressArgs {
+  Tensor inputs, gates;    ///< [T, series * dim]
+  std::span<const float> bias;  ///< [ratio, series * dim] added to the gates by place in the window
+  Norm norm;
+  const Rope* rope = nullptr;
+  int ratio = 0, series = 1, dim = 0;
+  int kept = 0;            ///< KvForm::floats: where inputs and gates of the last windows are kept
+  int64_t offset = 0;      ///< and from which of its numbers on: series * dim inputs, then as many gates
+  int entries = 0;         ///< KvForm::rows with `every` = ratio
+};
+
+/// Attention to vectors that are key and value in one: of the last `window` tokens, then of compressed entries, those that were chosen last or all.
+struct CompressedArgs {
+  Tensor q, kv;            ///< [T, heads * dim], [T, dim], normed and rotated; kv is stored by the op
+  int heads = 0, dim = 0;
+  float scale = 1.0f;
+  std::span<const float> sinks;  ///< [heads] or empty
+  int recent = 0;          ///< KvForm::rows of the tokens
+  int64_t window = 0;
+  int entries = -1;        ///< KvForm::rows of compressed keys; -1 = none
+  bool chosen = false;     ///< only entries that choose_keys() chose last
+};
+
+/// Residual streams (hyper-connections constrained to a manifold, mHC): what a block reads is a mixture of N streams, what it gives is added to each of them
+/// with a weight of its own, and the streams are mixed by a doubly stochastic matrix. All weights come from the streams themselves.
+struct Streams {
+  Linear mix;              ///< [(2 + N) N, N D] held as float32; [N, N D] where the streams come together for good
+  std::vector<float> base; ///< as many as mix has rows
+  std::vector<float> scale;///< [3]: of what is read, of what is added, of the matrix; [1] where they come together
+  int streams = 0, iterations = 0;
+  float eps = 0, norm_eps = 0;
+  explicit operator bool() const { return bool(mix); }
+};
+
+/// What a block reads, and with which weights its result goes back.
+struct StreamStep {
+  Tensor x;                ///< [T, D]
+  Tensor weights;          ///< [T, N + N * N]: of the result for each stream, then the matrix
+};
+
+/// REQUIRES of all: Ops::begin() has been called; tensors live as long as those of Ops.
+class SparseOps {
+ public:
+  virtual ~SparseOps() = default;
+
+  /// Chooses for each token of the batch; the choice holds until the next one in this step.
+  virtual void choose_keys(const IndexArgs&) = 0;
+  /// Ops::attend() to the keys that choose_keys() chose last: one choice for all kv heads, or one for each. [T, H*d]
+  virtual Tensor attend_chosen(AttentionArgs) = 0;
+  virtual void compress(const CompressArgs&) = 0;
+  virtual Tensor attend_compressed(const CompressedArgs&) = 0;          ///< [T, heads * dim]
+
+  /// act(g) · u with g at most `limit` and u within ±limit; alpha above 0: g · sigmoid(alpha · g) · (u + 1).
+  virtual Tensor clamped_act_mul(Tensor gate, Tensor up, Activation, float limit, float alpha) = 0;
+
+  virtual Tensor spread(Tensor x, int streams) = 0;                     ///< every stream begins as x: [T, N * D]
+  virtual StreamStep enter(Tensor streams, const Streams&) = 0;
+  virtual void leave(Tensor streams, const StreamStep&, Tensor y) = 0;  ///< stream k = weight k · y + sum over j of matrix[j, k] · stream j
+  virtual Tensor join(Tensor streams, const Streams&) = 0;              ///< [T, D]
+};
+
+}  // namespace isotope::ops
