@@ -31,9 +31,13 @@ int64_t conv_floats(const ModelConfig& c, Mixer m) {
 int64_t state_floats(const ModelConfig& c, Mixer m) {
   const StateConfig& s = c.state;
   switch (m) {
-    case Mixer::delta: return conv_floats(c, m) + ops::DeltaArgs{.value_heads = s.value_heads, .dk = s.key_dim, .dv = s.value_dim}.state_floats();
+    case Mixer::delta:
+      return conv_floats(c, m) +
+             ops::DeltaArgs{.key_heads = s.key_heads, .value_heads = s.value_heads, .dk = s.key_dim, .dv = s.value_dim}.state_floats();
     case Mixer::mamba1:
-    case Mixer::mamba2: return conv_floats(c, m) + ops::ScanArgs{.heads = s.heads, .dim = s.head_dim, .states = s.states}.state_floats();
+    case Mixer::mamba2:
+      return conv_floats(c, m) + ops::ScanArgs{.heads = s.heads, .dim = s.head_dim, .states = s.states, .groups = s.groups,
+                                               .per_channel = m == Mixer::mamba1}.state_floats();
     default: return conv_floats(c, m);
   }
 }

@@ -55,6 +55,7 @@ struct KvLayerSpec {
   int64_t state_floats = 0;  ///< above 0: a layer with a recurrent state of so many floats instead of keys and values
   KvForm form = KvForm::keys_values;
   int every = 1;             ///< rows: tokens to an entry, a power of two. An entry lies where its last token's would
+  int value_dim = 0;         ///< above 0: values are the last `value_dim` numbers of the keys (latent attention) and are not stored again
 };
 
 /// All KV storage of a model on one device. Layout inside is the backend's own.
@@ -80,6 +81,7 @@ struct AttentionArgs {
   int64_t window = 0;   ///< 0 = full
   bool chunked = false; ///< the window begins at the last multiple of its length: a query at p sees keys from p - p % window on (Llama 4)
   std::span<const float> sinks = {};  ///< [H] or empty
+  int value_dim = 0;    ///< as the layer's KvLayerSpec has it; above 0 v is empty and the result [T, H * value_dim]
 
   // What attend() does to q and k first, in this order; attention() does not look at it.
   std::optional<Norm> q_norm = {}, k_norm = {};  ///< of each head by itself, weight [d]

@@ -18,6 +18,10 @@ struct StatePlace {
 
 constexpr int kMaxConvWidth = 8;
 
+/// Layers with a matrix for a state write it at positions that are multiples of so many tokens. Between them the slot holds the matrix of the last multiple
+/// and the rows of the open chunk, from which every result is computed in the same way wherever steps begin and end. A build constant: it decides bits.
+constexpr int kStateChunk = 8;
+
 /// Causal depthwise convolution over the last `width` tokens of each channel, zeros before the first one.
 struct ShortConv {
   int width = 0;
@@ -38,7 +42,11 @@ struct DeltaArgs {
   int key_heads = 0, value_heads = 0, dk = 0, dv = 0;
   bool tiled = false;         ///< value head h belongs to key head h % key_heads instead, as GGUF files of Qwen 3.5 order them
   StatePlace at;
-  int64_t state_floats() const { return int64_t{value_heads} * ((dv + 15) / 16) * dk * 16; }
+  int64_t panels() const { return int64_t{value_heads} * ((dv + 15) / 16); }  ///< of sixteen columns
+  int64_t matrix_floats() const { return panels() * dk * 16; }
+  /// Of the open chunk: u [panels, kStateChunk, 16], alpha [value_heads, kStateChunk], k [key_heads, kStateChunk, dk].
+  int64_t open_floats() const { return kStateChunk * (panels() * 16 + value_heads + int64_t{key_heads} * dk); }
+  int64_t state_floats() const { return matrix_floats() + open_floats(); }
 };
 
 /// Selective state space. Mamba 2 (arXiv:2405.21060): `heads` heads of `dim` channels, one decay a head, B and C of `groups` groups. Mamba 1
@@ -54,7 +62,11 @@ struct ScanArgs {
   int heads = 0, dim = 0, states = 0, groups = 1;
   bool per_channel = false;   ///< Mamba 1
   StatePlace at;
-  int64_t state_floats() const { return int64_t{heads} * ((dim + 15) / 16) * states * 16; }
+  int64_t panels() const { return int64_t{heads} * ((dim + 15) / 16); }  ///< of sixteen channels
+  int64_t matrix_floats() const { return panels() * states * 16; }
+  /// Mamba 2, of the open chunk: dt·x [panels, kStateChunk, 16], decays [heads, kStateChunk], B [groups, kStateChunk, states]. Mamba 1 has none.
+  int64_t open_floats() const { return per_channel ? 0 : kStateChunk * (panels() * 16 + heads + int64_t{groups} * states); }
+  int64_t state_floats() const { return matrix_floats() + open_floats(); }
 };
 
 }  // namespace isotope::ops
