@@ -74,6 +74,8 @@ struct EngineOptions {
   std::string isa;                       ///< force an ISA; empty = best
   std::shared_ptr<StepProfile> profile;  ///< null, or where the times of ops are summed up
   std::map<std::string, std::string> hf_overrides;
+  std::string online_quant_config;       ///< JSON: to which formats weights are quantized while they load; empty = as the file has them
+  std::string load_dummy;                ///< "empty", "zero" or "xavier": weights that no file holds, shaped by config.json alone; empty = the files'
 };
 
 }  // namespace isotope

@@ -16,6 +16,10 @@ struct Loading {
   int prefetch_threads = 4;      ///< ATOM_LOADER_PREFETCH_THREADS
   int prefetch_block_mb = 16;    ///< ATOM_LOADER_PREFETCH_BLOCK_MB
   bool fadvise = false;          ///< ATOM_LOADER_FADVISE
+  bool online_quant_streaming = false;    ///< ATOM_ONLINE_QUANT_STREAMING
+  bool online_quant_host_staging = true;  ///< ATOM_ONLINE_QUANT_STREAMING_HOST_STAGING
+  int online_quant_threads = 4;           ///< ATOM_ONLINE_QUANT_STREAMING_THREADS
+  std::string expert_folder;              ///< ISOTOPE_EXPERT_FOLDER: experts that memory has no room for go to files there; empty = refuse
 };
 
 struct Cpu {

@@ -60,6 +60,10 @@ class Metered final : public Ops {
   Metered(std::unique_ptr<Ops> inside, std::shared_ptr<StepProfile> profile) : in_(std::move(inside)), profile_(std::move(profile)) {}
 
   Result<std::unique_ptr<Weight>> pack(const HostTensor& t, std::span<const int32_t> rows, const RowsDone& done) override { return in_->pack(t, rows, done); }
+  Result<std::unique_ptr<Weight>> pack_spilled(const HostTensor& t, std::span<const int32_t> rows, const RowsDone& done) override {
+    return in_->pack_spilled(t, rows, done);
+  }
+  size_t packed_bytes(tensor::DType t, int64_t n, int64_t k) const override { return in_->packed_bytes(t, n, k); }
   void begin(const Batch& b, KvCache* kv) override {
     batch_ = b;
     kv_type_ = kv ? kv->type : KvType::f32;

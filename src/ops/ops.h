@@ -140,6 +140,16 @@ class Ops {
   /// the weight is held as float32. Fails for formats without a kernel, by name. `done` hears which rows (counted as the result's) were read, every few
   /// MiB, so that their source can go; a second pass over them is rare but allowed. Thread-safe.
   virtual Result<std::unique_ptr<Weight>> pack(const HostTensor&, std::span<const int32_t> rows = {}, const RowsDone& done = {}) = 0;
+  /// The same, in a file from which pages come when they are read, where the backend was given a folder (CpuOpsOptions::spill_folder); for what memory has
+  /// no room for.
+  virtual Result<std::unique_ptr<Weight>> pack_spilled(const HostTensor& t, std::span<const int32_t> rows = {}, const RowsDone& done = {}) {
+    return pack(t, rows, done);
+  }
+  /// Bytes that pack() will hold for a weight [n, k] of that format, for a forecast: as the file has it unless the backend knows better.
+  virtual size_t packed_bytes(tensor::DType t, int64_t n, int64_t k) const {
+    const tensor::Format& f = tensor::format(t);
+    return size_t(n) * size_t((k + f.block - 1) / f.block) * size_t(f.bytes);
+  }
 
   // ---- one step -------------------------------------------------------------------------------------------------------------
   /// Starts a step: gives back all tensors of the last one and fixes the batch that attention sees.
@@ -270,6 +280,7 @@ struct CpuOpsOptions {
   CpuTuning tuning = {};
   Fusions fusions = {};
   bool bf16_norms = false;   ///< RMS norms round as in bfloat16 (ATOM_USE_MODEL_SENSITIVE_RMSNORM); changes results
+  std::string spill_folder;  ///< where pack_spilled() puts weights; empty = into memory, as pack() does
   int first_core = -1;       ///< of this team among the process' cores (base::Team); -1 = the whole machine is its own
 };
 Result<std::unique_ptr<Ops>> make_cpu_ops(const CpuOpsOptions&);

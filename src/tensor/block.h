@@ -1,4 +1,4 @@
-// What the block decoders share: unaligned little-endian loads and the table row of one decoder.
+// What the block coders share: unaligned little-endian loads and the table row of one decoder.
 #pragma once
 
 #include <cstdint>
@@ -15,6 +15,15 @@ inline float load_f16(const uint8_t* p) noexcept { return f16_to_f32(load_u16(p)
 
 /// E2M1 values, doubled so that they are integers; whoever multiplies halves the scale instead.
 inline constexpr int8_t kE2M1[16] = {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12};
+
+inline void store_u16(uint8_t* p, uint16_t v) noexcept { std::memcpy(p, &v, 2); }
+
+/// The code of the nearest E2M1 value; ties go to the even code, what is above 6 becomes 6.
+uint8_t f32_to_e2m1(float) noexcept;
+
+/// Encodes format(dtype).block floats as one block.
+using EncodeBlock = void (*)(const float* x, uint8_t* block) noexcept;
+EncodeBlock encode_k(DType) noexcept;  ///< Q4_K, Q5_K, Q6_K; null for others
 
 /// Decodes one block into format(dtype).block floats.
 using DecodeBlock = void (*)(const uint8_t* block, float* out) noexcept;

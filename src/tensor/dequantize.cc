@@ -16,6 +16,11 @@ void f8_g32(const uint8_t* b, float* y) noexcept {
   for (int i = 0; i < 32; ++i) y[i] = f8_e4m3_to_f32(b[4 + i]) * load_f32(b);
 }
 
+// {f32 d[2]; u8 q[16]}: E2M1, a scale for each 16, halved because the table's values are doubled
+void e2m1_g16(const uint8_t* b, float* y) noexcept {
+  for (int i = 0; i < 32; ++i) y[i] = load_f32(b + i / 16 * 4) * float(kE2M1[(b[8 + i % 16] >> (i / 16 * 4)) & 15]);
+}
+
 // Half of the elements sit in the low nibbles, the other half in the high ones.
 template <class F>
 void nibbles(const uint8_t* q, int half, F&& put) noexcept {
@@ -23,6 +28,12 @@ void nibbles(const uint8_t* q, int half, F&& put) noexcept {
     put(i, q[i] & 15);
     put(i + half, q[i] >> 4);
   }
+}
+
+// {f32 d; u8 zero; u8 q[16]}: d * (q - zero)
+void i4_g32(const uint8_t* b, float* y) noexcept {
+  const float d = load_f32(b);
+  nibbles(b + 5, 16, [&](int i, int q) { y[i] = d * float(q - b[4]); });
 }
 
 void f32(const uint8_t* b, float* y) noexcept { *y = load_f32(b); }
@@ -96,6 +107,8 @@ DecodeBlock decode_simple(DType t) noexcept {
     case DType::f64: return f64;
     case DType::i8_g16: return i8_g16;
     case DType::f8_g32: return f8_g32;
+    case DType::i4_g32: return i4_g32;
+    case DType::e2m1_g16: return e2m1_g16;
     case DType::f8_e4m3: return e4m3;
     case DType::f8_e5m2: return e5m2;
     case DType::f8_e8m0: return e8m0;

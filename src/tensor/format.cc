@@ -52,6 +52,8 @@ constexpr Format kFormats[] = {
     {DType::f8_e8m0, "F8_E8M0", "F8_E8M0", -1, 1, 1, false},
     {DType::i8_g16, "I8_G16", "", -1, 32, 40, true},
     {DType::f8_g32, "F8_G32", "", -1, 32, 36, true},
+    {DType::i4_g32, "I4_G32", "", -1, 32, 21, false},
+    {DType::e2m1_g16, "E2M1_G16", "", -1, 32, 24, false},
 };
 
 constexpr bool rows_are_in_order() {
@@ -131,6 +133,20 @@ float f8_e4m3_to_f32(uint8_t b) noexcept {
   if ((b & 0x7f) == 0x7f) return std::bit_cast<float>(sign | 0x7fc00000);
   if (exp == 0) return std::bit_cast<float>(sign | std::bit_cast<uint32_t>(float(man) * 0x1p-9f));
   return std::bit_cast<float>(sign | (uint32_t(exp + 120) << 23) | (uint32_t(man) << 20));
+}
+
+uint8_t f32_to_f8_e4m3(float x) noexcept {
+  const uint32_t u = std::bit_cast<uint32_t>(x), a = u & 0x7fffffff;
+  const uint8_t sign = uint8_t((u >> 24) & 0x80);
+  if (a > 0x7f800000) return uint8_t(sign | 0x7f);
+  if (a >= 0x43e00000) return uint8_t(sign | 0x7e);  // 448
+  if (a < 0x3c800000) {                              // below 2^-6: a multiple of 2^-9
+    // Adding 2^14 puts the wanted bits at the end of the mantissa, and the addition itself rounds to nearest even.
+    const float shifted = std::bit_cast<float>(a) + 0x1p14f;
+    return uint8_t(sign | (std::bit_cast<uint32_t>(shifted) - 0x46800000));
+  }
+  const uint32_t rounded = a + 0x7ffff + ((a >> 20) & 1);
+  return uint8_t(sign | ((rounded - 0x3c000000) >> 20));
 }
 
 float f8_e5m2_to_f32(uint8_t b) noexcept { return f16_to_f32(uint16_t(b << 8)); }

@@ -17,7 +17,7 @@ enum class DType : uint8_t {
   iq1_s, iq1_m, iq2_xxs, iq2_xs, iq2_s, iq3_xxs, iq3_s, iq4_nl, iq4_xs,
   tq1_0, tq2_0, mxfp4, nvfp4,
   f8_e4m3, f8_e5m2, f8_e8m0,
-  i8_g16, f8_g32,  ///< of no file: what quantized matrices of several tensors become (weights/quantized.h)
+  i8_g16, f8_g32, i4_g32, e2m1_g16,  ///< of no file: what quantized matrices of several tensors become (weights/quantized.h)
   count_
 };
 
@@ -41,7 +41,8 @@ inline size_t row_bytes(DType t, int64_t n) { const Format& f = format(t); retur
 
 /// Reference dequantization of n elements (n % block == 0); the specification of each format. Fails for formats without one, by name.
 Result<void> dequantize(DType, const void* src, std::span<float> out);
-/// Reference quantization for formats that have a simple rule (F16, BF16, Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, Q4_K, Q6_K); tests and tools use it.
+/// Reference quantization by a simple rule (F32, F16, BF16, Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, Q4_K, Q5_K, Q6_K, MXFP4).
+/// The K formats search the step of each run.
 Result<void> quantize(DType, std::span<const float> in, void* dst);
 
 float f16_to_f32(uint16_t) noexcept;
@@ -49,6 +50,7 @@ uint16_t f32_to_f16(float) noexcept;   ///< round to nearest even
 inline float bf16_to_f32(uint16_t h) noexcept { uint32_t u = uint32_t(h) << 16; float f; __builtin_memcpy(&f, &u, 4); return f; }
 uint16_t f32_to_bf16(float) noexcept;  ///< round to nearest even, NaN stays NaN
 float f8_e4m3_to_f32(uint8_t) noexcept;  ///< OCP E4M3: no infinity, 0x7f and 0xff are NaN, largest 448
+uint8_t f32_to_f8_e4m3(float) noexcept;  ///< round to nearest even; above 448 (infinity too) becomes 448, NaN stays NaN
 float f8_e5m2_to_f32(uint8_t) noexcept;  ///< OCP E5M2: the upper half of an IEEE half
 float f8_e8m0_to_f32(uint8_t) noexcept;  ///< OCP MX scale: 2^(b-127), 0xff is NaN
 

@@ -1,18 +1,13 @@
-// Reference quantization: one simple rule for each format, for tests and tools. Published files come from search procedures that
-// are not repeated here.
+// Quantization by one simple rule for each format; the K formats are in quantize_k.cc.
 #include <algorithm>
 #include <cmath>
 #include <cstring>
 
-#include "tensor/format.h"
+#include "tensor/block.h"
 
 namespace isotope::tensor {
 
 namespace {
-
-using EncodeBlock = void (*)(const float* x, uint8_t* b) noexcept;
-
-void store_u16(uint8_t* p, uint16_t v) noexcept { std::memcpy(p, &v, 2); }
 
 // Truncates to [0, top]; NaN becomes 0.
 int clamp_trunc(float v, int top) noexcept { return v >= float(top) ? top : v > 0 ? int(v) : 0; }
@@ -72,59 +67,14 @@ void q8_0(const float* x, uint8_t* b) noexcept {
   for (int i = 0; i < 32; ++i) b[2 + i] = uint8_t(int8_t(clamp_round(x[i] * inv, -127, 127)));
 }
 
-// Each run of 32 spans [min(0, smallest), largest]; its step and offset are rounded to six bits of the block's largest.
-void q4_k(const float* x, uint8_t* b) noexcept {
-  float step[8], low[8], top_step = 0, top_low = 0;
-  for (int g = 0; g < 8; ++g) {
-    const auto [lo, hi] = std::minmax_element(x + 32 * g, x + 32 * g + 32);
-    low[g] = std::max(0.0f, -*lo);
-    step[g] = std::max(0.0f, (*hi + low[g]) / 15.0f);
-    top_step = std::max(top_step, step[g]);
-    top_low = std::max(top_low, low[g]);
-  }
-  const uint16_t d16 = f32_to_f16(top_step / 63.0f), m16 = f32_to_f16(top_low / 63.0f);
-  const float d = f16_to_f32(d16), dmin = f16_to_f32(m16);
-  store_u16(b, d16);
-  store_u16(b + 2, m16);
-  uint8_t *s = b + 4, *q = b + 16;
-  std::memset(s, 0, 140);
-  for (int g = 0; g < 8; ++g) {
-    const int scale = clamp_round(step[g] * inverse(d), 0, 63), min = clamp_round(low[g] * inverse(dmin), 0, 63);
-    if (g < 4) {
-      s[g] = uint8_t(s[g] | scale);
-      s[g + 4] = uint8_t(s[g + 4] | min);
-    } else {
-      s[g + 4] = uint8_t((scale & 15) | (min & 15) << 4);
-      s[g - 4] = uint8_t(s[g - 4] | (scale >> 4) << 6);
-      s[g] = uint8_t(s[g] | (min >> 4) << 6);
-    }
-    const float inv = inverse(d * float(scale)), offset = dmin * float(min);
-    for (int i = 0; i < 32; ++i) {
-      const int v = clamp_round((x[32 * g + i] + offset) * inv, 0, 15);
-      q[32 * (g / 2) + i] = uint8_t(q[32 * (g / 2) + i] | v << (4 * (g % 2)));
-    }
-  }
-}
-
-// Each run of 16 puts its peak on code -32; the runs' scales are rounded to eight bits of the largest.
-void q6_k(const float* x, uint8_t* b) noexcept {
-  float step[16];
-  for (int g = 0; g < 16; ++g) step[g] = peak(x + 16 * g, 16) / -32.0f;
-  const uint16_t d16 = f32_to_f16(peak(step, 16) / -128.0f);
-  const float d = f16_to_f32(d16);
-  std::memset(b, 0, 192);
-  store_u16(b + 208, d16);
-  for (int g = 0; g < 16; ++g) {
-    const int scale = clamp_round(step[g] * inverse(d), -128, 127), half = g / 8, run = g % 8 / 2;
-    b[192 + g] = uint8_t(int8_t(scale));
-    const float inv = inverse(d * float(scale));
-    uint8_t *low = b + 64 * half + 32 * (run % 2) + 16 * (g % 2), *high = b + 128 + 32 * half + 16 * (g % 2);
-    for (int i = 0; i < 16; ++i) {
-      const int v = clamp_round(x[16 * g + i] * inv, -32, 31) + 32;
-      low[i] = uint8_t(low[i] | (v & 15) << (4 * (run / 2)));
-      high[i] = uint8_t(high[i] | (v >> 4) << (2 * run));
-    }
-  }
+// {e8m0 d; u8 q[16]}: the largest value lies in the topmost binade of E2M1, as OCP's MX formats say; what is above 6 becomes 6, ties go to the even code.
+void mxfp4(const float* x, uint8_t* b) noexcept {
+  const float top = std::fabs(peak(x, 32));
+  const int exponent = top > 0 && std::isfinite(top) ? std::clamp(std::ilogb(top) - 2, -127, 127) : -127;
+  b[0] = uint8_t(exponent + 127);
+  const float inv = std::ldexp(1.0f, -exponent);
+  std::memset(b + 1, 0, 16);
+  for (int i = 0; i < 32; ++i) b[1 + i % 16] = uint8_t(b[1 + i % 16] | f32_to_e2m1(x[i] * inv) << (4 * (i / 16)));
 }
 
 EncodeBlock encoder(DType t) noexcept {
@@ -137,20 +87,25 @@ EncodeBlock encoder(DType t) noexcept {
     case DType::q5_0: return symmetric<5>;
     case DType::q5_1: return affine<5>;
     case DType::q8_0: return q8_0;
-    case DType::q4_k: return q4_k;
-    case DType::q6_k: return q6_k;
-    default: return nullptr;
+    case DType::mxfp4: return mxfp4;
+    default: return encode_k(t);
   }
 }
 
 }  // namespace
+
+uint8_t f32_to_e2m1(float x) noexcept {
+  const float a = std::fabs(x);
+  const int code = a <= 0.25f ? 0 : a < 0.75f ? 1 : a <= 1.25f ? 2 : a < 1.75f ? 3 : a <= 2.5f ? 4 : a < 3.5f ? 5 : a <= 5.0f ? 6 : 7;
+  return uint8_t(code | (std::signbit(x) ? 8 : 0));
+}
 
 Result<void> quantize(DType t, std::span<const float> in, void* dst) {
   const Format& f = format(t);
   const EncodeBlock encode = encoder(t);
   if (!encode)
     return fail(Code::unsupported, "no quantization rule for format " + std::string(f.name), "quantize",
-                "choose one of F32 F16 BF16 Q4_0 Q4_1 Q5_0 Q5_1 Q8_0 Q4_K Q6_K");
+                "choose one of F32 F16 BF16 Q4_0 Q4_1 Q5_0 Q5_1 Q8_0 Q4_K Q5_K Q6_K MXFP4");
   if (in.size() % size_t(f.block) != 0)
     return fail(Code::invalid_argument, std::to_string(in.size()) + " elements do not fill blocks of " + std::to_string(f.block),
                 "quantize to " + std::string(f.name), "pad the row to whole blocks");

@@ -34,6 +34,7 @@ constexpr Choice kChoices[] = {
     {DType::iq2_xxs, Pack::i8g16, Pack::f32},   {DType::iq2_xs, Pack::i8g16, Pack::f32},    {DType::iq2_s, Pack::i8g16, Pack::f32},
     {DType::iq3_xxs, Pack::i8g16, Pack::f32},   {DType::iq3_s, Pack::i8g16, Pack::f32},     {DType::tq1_0, Pack::i8g16, Pack::f32},
     {DType::tq2_0, Pack::i8g16, Pack::f32},     {DType::i8_g16, Pack::i8g16, Pack::f32},    {DType::f8_g32, Pack::bf16, Pack::f32},
+    {DType::i4_g32, Pack::i8g16, Pack::f32},    {DType::e2m1_g16, Pack::i8g16, Pack::f32},
 };
 
 const Choice* choice(DType t) {
