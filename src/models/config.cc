@@ -33,7 +33,7 @@ Result<void> parse_sizes(const ConfigSource& s, ModelConfig& c) {
   if (s.gguf) c.layers -= c.draft_layers;  // block_count counts them as well
   if (c.layers < 1) return wrong(f, fmt::format("num_nextn_predict_layers is {}, which leaves no layer", c.draft_layers));
   ISO_TRY(c.hidden, in_range(f, "hidden_size", 1, kMaxWidth));
-  const std::string_view ffn = f.has("block_ff_dim") ? "block_ff_dim" : "intermediate_size";
+  const std::string_view ffn = f.has("block_ff_dim") ? "block_ff_dim" : f.has("dense_intermediate_size") ? "dense_intermediate_size" : "intermediate_size";
   const bool dense = !s.arch->moe || f.has(ffn);  // a model of experts alone need not name it
   if (dense) { ISO_TRY(c.ffn, in_range(f, ffn, 1, kMaxWidth)); }
   ISO_TRY(c.vocab, in_range(f, "vocab_size", 1, kMaxVocab));
@@ -67,7 +67,7 @@ Result<void> parse_numbers(const ConfigSource& s, ModelConfig& c) {
   ISO_TRY(const double eps, f.number(eps_key));
   if (!(eps >= 0 && eps < 1)) return wrong(f, fmt::format("{} is {}, must be 0 to 1", eps_key, eps));
   c.norm_eps = float(eps);
-  ISO_TRY(c.act, parse_act(f));
+  if (s.arch->sparse != Sparse::blocks) { ISO_TRY(c.act, parse_act(f)); }  // which has one of its own
   ISO_TRY(c.attn_scale, attention_scale(s, c));
   ISO_TRY(c.attn_softcap, finite_or(f, "attn_logit_softcapping", 0));
   ISO_TRY(c.final_softcap, finite_or(f, "final_logit_softcapping", 0));
@@ -156,6 +156,7 @@ Result<ModelConfig> parse_fields(const ConfigSource& s, const weights::Checkpoin
   ISO_CHECK_OK(parse_layers(s, c));
   ISO_CHECK_OK(parse_moe(s, c));
   ISO_CHECK_OK(parse_ropes(s, served_len, c));
+  ISO_CHECK_OK(parse_sparse(s, c));
   ISO_CHECK_OK(parse_ends(ck, s.fields, c));
   return c;
 }

@@ -33,6 +33,8 @@ Result<ops::Activation> parse_act(const weights::Metadata&);
 Result<void> parse_layers(const ConfigSource&, ModelConfig&);
 /// Fills ModelConfig::moe and says which layers have experts.
 Result<void> parse_moe(const ConfigSource&, ModelConfig&);
+/// Fills what the configuration says of indexers, compressed keys and streams; last of all.
+Result<void> parse_sparse(const ConfigSource&, ModelConfig&);
 /// Fills ModelConfig::ropes and each layer's rope_index; after parse_layers().
 Result<void> parse_ropes(const ConfigSource&, int64_t served_len, ModelConfig&);
 

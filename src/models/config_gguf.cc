@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "models/config_fields.h"
+#include "models/config_gguf.h"
 #include "weights/json.h"
 #include "weights/load_all.h"
 
@@ -64,6 +65,18 @@ constexpr KeyRow kKeys[] = {
     {"nextn_predict_layers", "/num_nextn_predict_layers", Kind::integer},
     {"leading_dense_block_count", "/first_k_dense_replace", Kind::integer},
     {"interleave_moe_layer_step", "/interleave_moe_layer_step", Kind::integer},
+    {"attention.indexer.head_count", "/index_n_heads", Kind::integer},
+    {"attention.indexer.key_length", "/index_head_dim", Kind::integer},
+    {"attention.indexer.top_k", "/index_topk", Kind::integer},
+    {"attention.indexer.block_size", "/index_block_size", Kind::integer},
+    {"attention.indexer.local_blocks", "/index_local_blocks", Kind::integer},
+    {"attention.output_group_count", "/o_groups", Kind::integer},
+    {"attention.output_lora_rank", "/o_lora_rank", Kind::integer},
+    {"attention.compress_rope_freq_base", "/compress_rope_theta", Kind::number},
+    {"hyper_connection.count", "/hc_mult", Kind::integer},
+    {"hyper_connection.sinkhorn_iterations", "/hc_sinkhorn_iters", Kind::integer},
+    {"hyper_connection.epsilon", "/hc_eps", Kind::number},
+    {"hash_layer_count", "/num_hash_layers", Kind::integer},
 };
 
 Result<json> value(const Metadata& m, const std::string& key, Kind kind) {
@@ -110,8 +123,9 @@ Result<void> read_pattern(const Metadata& m, const std::string& key, json& out) 
 Result<void> read_gating(const Metadata& m, const std::string& key, json& out) {
   ISO_TRY(const int64_t gating, m.integer_or(key, 0));
   if (gating == 0) return {};
-  if (gating != 1 && gating != 2) return unknown(m, fmt::format("{} is {}", key, gating), "known: 1 (softmax), 2 (sigmoid)");
-  out["scoring_func"] = gating == 1 ? "softmax" : "sigmoid";
+  if (gating != 1 && gating != 2 && gating != 4)
+    return unknown(m, fmt::format("{} is {}", key, gating), "known: 1 (softmax), 2 (sigmoid), 4 (square root of softplus)");
+  out["scoring_func"] = gating == 1 ? "softmax" : gating == 2 ? "sigmoid" : "sqrtsoftplus";
   return {};
 }
 
@@ -195,6 +209,7 @@ Result<ConfigSource> gguf_source(const Checkpoint& c, const std::map<std::string
   ISO_CHECK_OK(read_gating(m, prefix + "expert_gating_func", out));
   ISO_CHECK_OK(read_rope(c, prefix, out));
   if (arch->latent) ISO_CHECK_OK(read_latent(c, prefix, out));
+  ISO_CHECK_OK(read_sparse(c, *arch, prefix, out));
 
   if (!arch->latent && m.has(prefix + "attention.value_length") && m.has(prefix + "attention.key_length")) {
     ISO_TRY(const int64_t k, m.integer(prefix + "attention.key_length"));

@@ -58,7 +58,7 @@ Result<std::vector<bool>> sliding_by_rule(const ConfigSource& s, const ModelConf
 Result<void> parse_windows(const ConfigSource& s, ModelConfig& c) {
   // GGUF writes 0 where config.json has null.
   ISO_TRY(const int64_t window, in_range_or(s.fields, "sliding_window", 0, kMaxContext, 0));
-  const bool typed = s.fields.has("layer_types") && s.arch->windows != WindowRule::every;
+  const bool typed = s.fields.has("layer_types") && s.arch->windows != WindowRule::every && s.arch->sparse == Sparse::none;
   ISO_TRY(const std::vector<bool> slides, typed ? sliding_by_types(s, c) : sliding_by_rule(s, c));
   for (size_t i = 0; i < slides.size(); ++i) {
     if (!slides[i]) continue;

@@ -68,7 +68,8 @@ Result<void> parse_routing(const ConfigSource& s, MoeConfig& m) {
   r.used = int(used);
   ISO_TRY(const std::string_view score, f.string_or("scoring_func", "softmax"));
   if (score == "noaux_tc") r.score = Routing::Score::sigmoid;  // dots.llm1 names the method here
-  else if (score != "softmax" && score != "sigmoid") return unknown(f, fmt::format("scoring_func is '{}'", score), "known: softmax, sigmoid");
+  else if (score == "sqrtsoftplus") r.score = Routing::Score::sqrt_softplus;
+  else if (score != "softmax" && score != "sigmoid") return unknown(f, fmt::format("scoring_func is '{}'", score), "known: softmax, sigmoid, sqrtsoftplus");
   else r.score = score == "sigmoid" ? Routing::Score::sigmoid : Routing::Score::softmax;
   ISO_TRY(r.renormalize, f.boolean_or(spelled(f, {"norm_topk_prob", "route_norm"}), false));
   ISO_TRY(r.scale, finite_or(f, spelled(f, {"routed_scaling_factor", "router_scaling_factor"}), 1));
@@ -86,6 +87,14 @@ Result<void> parse_places(const Metadata& f, ModelConfig& c) {
   if (f.has("mlp_only_layers")) { ISO_TRY(dense, f.integers("mlp_only_layers")); }
   for (int64_t i = 0; i < c.layers; ++i)
     c.layer[size_t(i)].moe = i >= first && (last < 0 || i <= last) && (i + 1) % step == 0 && std::find(dense.begin(), dense.end(), i) == dense.end();
+  return {};
+}
+
+/// A list with a number for each layer, 0 for dense ones (MiniMax M3).
+Result<void> parse_flags(const Metadata& f, ModelConfig& c) {
+  ISO_TRY(const std::vector<int64_t> flags, f.integers("moe_layer_freq"));
+  if (int64_t(flags.size()) != c.layers) return wrong(f, fmt::format("moe_layer_freq has {} entries for {} layers", flags.size(), c.layers));
+  for (size_t i = 0; i < flags.size(); ++i) c.layer[i].moe = flags[i] != 0;
   return {};
 }
 
@@ -116,7 +125,9 @@ Result<void> parse_moe(const ConfigSource& s, ModelConfig& c) {
     ISO_TRY(m.swiglu_alpha, finite_or(f, "swiglu_alpha", 1.702));
     if (!(m.swiglu_limit > 0)) return wrong(f, fmt::format("swiglu_limit is {}, must be positive", m.swiglu_limit));
   }
-  return f.has("mlp_layer_types") ? parse_types(f, c) : parse_places(f, c);
+  if (f.is_array("moe_layer_freq")) return parse_flags(f, c);
+  const bool typed = f.has("mlp_layer_types") && s.arch->sparse != Sparse::compressed;  // whose types say how experts are chosen
+  return typed ? parse_types(f, c) : parse_places(f, c);
 }
 
 }  // namespace isotope::models

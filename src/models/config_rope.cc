@@ -81,12 +81,33 @@ float latent_temperature(const RopeLaw& law) {
   return float(m * m);
 }
 
+/// DeepSeek V4: ropes[0] turns sliding layers, ropes[1] those with compressed keys. Only the latter are scaled, and by frequencies alone.
+Result<void> parse_compressed_ropes(const ConfigSource& s, int64_t served_len, ModelConfig& c) {
+  const Metadata& f = s.fields;
+  const bool nested = f.has("rope_parameters.compress");
+  const std::string at = nested ? "rope_parameters.compress." : f.has("rope_parameters") ? "rope_parameters." : "rope_scaling.";
+  RopeLaw sliding;
+  ISO_TRY(sliding.theta, f.number_or(nested ? "rope_parameters.main.rope_theta" : "rope_theta", 10000.0));
+  ISO_TRY(RopeLaw law, parse_law(f, at, c));
+  if (!nested) { ISO_TRY(law.theta, f.number_or("compress_rope_theta", 160000.0)); }
+  if (law.type == RopeLaw::Type::yarn && !law.attention_factor) law.attention_factor = 1;
+  ISO_TRY(const int64_t rot, in_range_or(f, "qk_rope_head_dim", 2, c.head_dim, c.head_dim / 8));
+  for (const RopeLaw* each : {&sliding, &law}) {
+    auto rope = make_rope(*each, int(rot), served_len ? served_len : c.context_length);
+    if (!rope) return wrong(f, rope.error().what);
+    rope->interleaved = s.arch->interleaved;
+    c.ropes.push_back(*std::move(rope));
+  }
+  return {};
+}
+
 /// ropes[0] turns full layers; ropes[1], where a family has a local one, the sliding layers.
 Result<void> parse_ropes(const ConfigSource& s, int64_t served_len, ModelConfig& c) {
   const Metadata& f = s.fields;
   for (const char* key : {"rope_scaling", "rope_parameters"}) {
     if (f.has(key) && f.type_name(key) != "object") return wrong(f, fmt::format("{} is {}, must be an object", key, f.text(key)));
   }
+  if (s.arch->sparse == Sparse::compressed) return parse_compressed_ropes(s, served_len, c);
   const bool nested = f.has("rope_parameters.full_attention");
   const std::string at = nested ? "rope_parameters.full_attention." : f.has("rope_parameters") ? "rope_parameters." : "rope_scaling.";
   ISO_TRY(const RopeLaw full, parse_law(f, at, c));

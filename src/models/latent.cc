@@ -2,6 +2,7 @@
 // are made of], and it is key and value of a single kv head. A query is taken to it by its head's part of W_UK, the sum over values from it by W_UV. Prompts
 // are computed in the same way as answers, so that a token's bits do not depend on which step it falls into.
 #include <array>
+#include <span>
 
 #include "models/layer.h"
 
@@ -17,11 +18,18 @@ constexpr float kEps = 1e-6f;  ///< of the norms of compressed vectors; the publ
 Tensor Transformer::mix_latent(ops::Ops& o, const RowSource& h, size_t layer) const {
   const LatentConfig& c = config_.latent;
   const LatentWeights& w = layers[layer].latent;
-  const std::array<const ops::Linear*, 2> first = {w.q_a ? &w.q_a : &w.q, &w.kv};
-  std::array<Tensor, 2> out;
-  o.project(h, first, out);
-  auto [q, kv] = out;
-  if (w.q_a) q = o.project({.x = q, .norm = ops::Norm{w.q_norm, kEps}}, w.q);         // [T, H * plain + H * turning]
+  const Indexer* const index = layers[layer].indexer.get();                           // reads compressed queries as well
+  const std::array<const ops::Linear*, 4> first = {w.q_a ? &w.q_a : &w.q, &w.kv, index ? &index->k : nullptr, index ? &index->weights : nullptr};
+  std::array<Tensor, 4> out;
+  o.project(h, std::span(first).first(index ? 4 : 2), std::span(out).first(index ? 4 : 2));
+  auto [q, kv, index_k, index_weights] = out;
+  if (w.q_a) {
+    const std::array<const ops::Linear*, 2> next = {&w.q, index ? &index->q : nullptr};
+    std::array<Tensor, 2> queries;
+    o.project({.x = q, .norm = ops::Norm{w.q_norm, kEps}}, std::span(next).first(index ? 2 : 1), std::span(queries).first(index ? 2 : 1));
+    q = queries[0];                                                                   // [T, H * plain + H * turning]
+    if (index) choose_keys(o, queries[1], index_k, index_weights, layer);
+  }
   o.head_norm(kv.columns(c.turning, c.kv_rank), c.kv_rank, w.kv_norm, kEps);          // [T, turning + kv_rank]
   const int64_t plain = int64_t{config_.heads} * c.plain, turning = int64_t{config_.heads} * c.turning;
   q = o.linear_heads({.x = q, .step = c.plain, .ws = w.k_up, .lead = q.columns(plain, turning)});

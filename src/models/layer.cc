@@ -15,8 +15,10 @@ void Transformer::set_config(ModelConfig c) {
   layers_.clear();
   // The full group comes first where there is one: prefix matching walks it, the sliding ones follow.
   std::vector<int64_t> windows;
-  for (const LayerConfig& l : config_.layer)
+  for (const LayerConfig& l : config_.layer) {
     if (l.attends()) windows.push_back(l.window);
+    if (l.ratio) windows.insert(windows.end(), {0, kept_inputs(config_, l)});
+  }
   if (windows.empty()) windows.push_back(0);
   std::sort(windows.begin(), windows.end());
   windows.erase(std::unique(windows.begin(), windows.end()), windows.end());
@@ -30,6 +32,7 @@ void Transformer::set_config(ModelConfig c) {
     ++groups_[size_t(group)].layers;
     layers_.push_back({group, config_.kv_heads, config_.head_dim});
   }
+  add_sparse_layers(windows);
   state_at_.assign(config_.layer.size(), -1);
   int states = 0;
   for (size_t i = 0; i < config_.layer.size(); ++i) {
@@ -72,7 +75,7 @@ Tensor Transformer::attend(ops::Ops& o, Qkv t, size_t layer, const Layer* heads)
     a.k_norm = head_norm(o, t.k, heads->k_norm);
   }
   if (l.rope) a.rope = &c.ropes[size_t(l.rope_index)];
-  return o.attend(a);
+  return l.choosing == Choosing::none ? o.attend(a) : o.sparse()->attend_chosen(a);
 }
 
 Tensor Transformer::mix(ops::Ops& o, const RowSource& h, size_t layer) const {
@@ -83,10 +86,17 @@ Tensor Transformer::mix(ops::Ops& o, const RowSource& h, size_t layer) const {
   if (w.mamba1) return mix_mamba1(o, h, layer);
   if (w.conv) return mix_conv(o, h, layer);
   if (w.q_gate) return mix_gated(o, h, layer);
+  if (w.indexer) return mix_indexed(o, h, layer);
   return attend(o, project(o, h, w), layer, &w);
 }
 
 Tensor Transformer::feed_forward(ops::Ops& o, const RowSource& h, const Layer& w) const {
+  if (!w.moe && config_.mlp_limit > 0) {
+    const ops::Linear* const ws[] = {&w.gate, &w.up};
+    Tensor t[2];
+    o.project(h, ws, t);
+    return o.linear(o.sparse()->clamped_act_mul(t[0], t[1], config_.act, config_.mlp_limit, config_.mlp_alpha), w.down);
+  }
   return w.moe ? o.moe(o.rows(h), w.moe) : o.project(o.gated(h, {w.gate, w.up, config_.act, w.down}), w.down);
 }
 

@@ -1,5 +1,7 @@
 #include "models/loader.h"
 
+#include <fmt/format.h>
+
 #include <numeric>
 
 #include "models/planner.h"
@@ -17,12 +19,15 @@ std::vector<int32_t> halves_from_pairs(int64_t heads, int64_t head_dim, int64_t 
 Result<void> load_weights(const Checkpoint& ck, ops::Ops& o, const levers::Loading& levers, const Arch& arch, Transformer& out,
                           const std::function<void(const LoadProgress&)>& progress) {
   const ModelConfig& c = out.config();
+  if (arch.sparse != Sparse::none && !o.sparse())
+    return fail(Code::unsupported, fmt::format("{} has no sparse attention, which {} needs", o.describe(), arch.name), {}, "run it on the CPU");
   Planner plan(ck, o, arch, c);
   for (const GlobalRow& row : arch.globals()) {
     const bool head = row.weight == &Globals::head;
     if (head && c.tied_head) continue;
     ISO_CHECK_OK(plan.add(row, out.globals, head ? plan.names().head : plan.names().body));
   }
+  if (c.compressed) ISO_CHECK_OK(plan.add_final_streams(out.globals, plan.names().body));
   out.layers.resize(size_t(c.layers));
   for (size_t l = 0; l < out.layers.size(); ++l) {
     const std::string prefix = plan.names().layer + std::to_string(l) + ".";
@@ -34,7 +39,9 @@ Result<void> load_weights(const Checkpoint& ck, ops::Ops& o, const levers::Loadi
     }
     ISO_CHECK_OK(plan.add_mixer(out.layers[l], c.layer[l].mixer, prefix));
     if (c.latent && c.layer[l].attends()) ISO_CHECK_OK(plan.add_latent(out.layers[l], prefix));
-    if (moe) ISO_CHECK_OK(plan.add_moe(out.layers[l].moe, prefix));
+    if (c.compressed) ISO_CHECK_OK(plan.add_compressed(out.layers[l], c.layer[l], prefix));
+    else if (c.layer[l].choosing == Choosing::own) ISO_CHECK_OK(plan.add_indexer(out.layers[l], prefix));
+    if (moe) ISO_CHECK_OK(plan.add_moe(out.layers[l].moe, prefix, c.layer[l].by_token));
   }
   ISO_CHECK_OK(plan.check(levers));
   ISO_TRY([[maybe_unused]] const weights::LoadReport report, weights::load_all(ck, plan.take_jobs(), levers, progress));

@@ -29,4 +29,23 @@ class PostNorm final : public Transformer {
   ops::Tensor forward(ops::Ops&, const ops::Batch&, const HiddenTap*) const override;
 };
 
+/// Several residual streams, mixed before and after each block. DeepSeek V4.
+class Streamed final : public Transformer {
+ public:
+  /// ModelConfig::ropes holds the rotations of layers, then from here on the same ones turning back.
+  static constexpr int kRopesBack = 2;
+  ops::Tensor forward(ops::Ops&, const ops::Batch&, const HiddenTap*) const override;
+
+ private:
+  /// What a compressor reads of a step, and where its entries go.
+  struct Made {
+    ops::Tensor inputs, gates;
+    const ops::Rope* rope;
+    int64_t offset;  ///< among the numbers that are kept of a token
+    int entries;
+  };
+  void compress(ops::Ops&, const Compressor&, Made, size_t layer) const;
+  ops::Tensor mix_compressed(ops::Ops&, const ops::RowSource& h, size_t layer) const;
+};
+
 }  // namespace isotope::models

@@ -18,6 +18,7 @@ Names names_of(const Checkpoint& c) {
   if (c.container() == "gguf") return {true, "", "blk.", ""};
   static constexpr std::string_view kBodies[][2] = {
       {"model.", ""}, {"language_model.model.", "language_model."}, {"model.language_model.", ""}, {"", ""}};
+  if (c.find("embed.weight")) return {false, "", "layers.", ""};  // DeepSeek's own names
   if (c.find("backbone.embeddings.weight")) return {false, "backbone.", "backbone.layers.", ""};
   for (const auto& [body, head] : kBodies)
     if (c.find(fmt::format("{}embed_tokens.weight", body))) return {false, std::string(body), fmt::format("{}layers.", body), std::string(head)};

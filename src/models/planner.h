@@ -47,11 +47,18 @@ class Planner {
   Result<void> add_gated_query(const LayerRow&, Layer&, const std::string& prefix);
   /// Adds the tensors of a layer's recurrent mixer; does nothing for attention.
   Result<void> add_mixer(Layer&, Mixer, const std::string& prefix);
-  /// Adds a layer's mixture of experts.
-  Result<void> add_moe(ops::Moe&, const std::string& prefix);
+  /// Adds a layer's mixture of experts; `by_token`: with the table that says which experts a token goes to, not with what a choice needs.
+  Result<void> add_moe(ops::Moe&, const std::string& prefix, bool by_token = false);
 
   /// Adds a layer's latent attention.
   Result<void> add_latent(Layer&, const std::string& prefix);
+
+  /// Adds a layer's indexer.
+  Result<void> add_indexer(Layer&, const std::string& prefix);
+  /// Adds DeepSeek V4's attention and streams; the layer's configuration says whether keys are compressed and chosen.
+  Result<void> add_compressed(Layer&, const LayerConfig&, const std::string& prefix);
+  /// Adds what brings the streams together.
+  Result<void> add_final_streams(Globals&, const std::string& prefix);
 
   Result<void> check(const levers::Loading&);
   /// The plan as the loader's jobs.
@@ -100,7 +107,11 @@ class Planner {
   Result<void> add_gated_conv(Layer&, const std::string& prefix);
   Result<void> add_delta(Layer&, const std::string& prefix);
 
-  Result<void> add_router(ops::Moe&, const std::string& prefix);
+  Result<void> add_router(ops::Moe&, const std::string& prefix, bool by_token);
+  Result<void> add_expert_table(ops::Moe&, const std::string& name);
+  Result<void> add_float_matrix(ops::Linear&, const std::string& name, int64_t n, int64_t k);
+  Result<void> add_streams(ops::Streams&, const std::string& prefix, int64_t numbers, int64_t scales);
+  Result<void> add_compressor(Compressor&, const std::string& prefix, int ratio, int64_t dim);
   Result<void> add_experts(ops::Moe&, const std::string& prefix);
   Result<void> add_separate_experts(ops::Moe&, const std::string& prefix);
   Result<bool> add_stack(ops::Moe&, const std::string& name, const Stack&);

@@ -24,7 +24,8 @@ struct Matrix {
 };
 constexpr Matrix kGate{&FeedForward::gate, false}, kUp{&FeedForward::up, false}, kDown{&FeedForward::down, true};
 
-constexpr MoeNames kGguf = {.router = "ffn_gate_inp.weight", .bias = "exp_probs_b.bias", .shared = "ffn_", .shared_gate = "ffn_gate_inp_shexp.weight"};
+constexpr MoeNames kGguf = {.router = "ffn_gate_inp.weight", .bias = "exp_probs_b.bias", .shared = "ffn_", .shared_gate = "ffn_gate_inp_shexp.weight",
+                            .by_token = "ffn_gate_tid2eid.weight"};
 
 }  // namespace
 
@@ -63,15 +64,16 @@ Result<std::unique_ptr<ops::Weight>> pack_mxfp4(ops::Ops& o, const uint8_t* code
 
 }  // namespace
 
-Result<void> Planner::add_moe(ops::Moe& m, const std::string& prefix) {
+Result<void> Planner::add_moe(ops::Moe& m, const std::string& prefix, bool by_token) {
   m.routing = c_.moe.routing, m.act = c_.act, m.swiglu_limit = c_.moe.swiglu_limit, m.swiglu_alpha = c_.moe.swiglu_alpha;
+  m.shared_limit = c_.moe.shared_limit;
   m.experts.resize(size_t(c_.moe.experts));
-  ISO_CHECK_OK(add_router(m, prefix));
+  ISO_CHECK_OK(add_router(m, prefix, by_token));
   ISO_CHECK_OK(add_experts(m, prefix));
   return add_shared(m, prefix);
 }
 
-Result<void> Planner::add_router(ops::Moe& m, const std::string& prefix) {
+Result<void> Planner::add_router(ops::Moe& m, const std::string& prefix, bool by_token) {
   const MoeNames& n = names_.gguf ? kGguf : *arch_.moe;
   const std::string name = prefix + std::string(n.router);
   const int64_t want[] = {c_.moe.experts, c_.hidden};
@@ -96,6 +98,10 @@ Result<void> Planner::add_router(ops::Moe& m, const std::string& prefix) {
       ISO_CHECK_OK(expect_shape(*e, std::span(want).first(1)));
       add_use(*e, read_into(m.router.bias, 0, c_.moe.experts));
     }
+  }
+  if (by_token) {  // a bias that such a layer's file holds decides nothing
+    if (const TensorEntry* const e = ck_.find(prefix + std::string(n.bias)); e && job_of_.try_emplace(e, jobs_.size()).second) jobs_.push_back({e, {}});
+    return add_expert_table(m, prefix + std::string(n.by_token));
   }
   if (c_.moe.choice_bias == Presence::no) return {};
   const std::string bias = prefix + std::string(n.bias);

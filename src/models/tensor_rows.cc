@@ -101,6 +101,17 @@ constexpr LayerRow kHeadNorm[] = {
     {.gguf = "attn_k_norm.weight", .hf = "self_attn.k_norm.weight", .rows = Size::head, .vector = &Layer::k_norm, .when = &ModelConfig::qk_norm},
 };
 
+constexpr GlobalRow kDeepSeek4Globals[] = {
+    {.gguf = "token_embd.weight", .hf = "embed.weight", .rows = Size::vocab, .cols = Size::hidden, .weight = &Globals::embed},
+    {.gguf = "output_norm.weight", .hf = "norm.weight", .rows = Size::hidden, .vector = &Globals::norm},
+    {.gguf = "output.weight", .hf = "head.weight", .rows = Size::vocab, .cols = Size::hidden, .weight = &Globals::head},
+};
+constexpr LayerRow kDeepSeek4[] = {
+    {.gguf = "attn_norm.weight", .hf = "attn_norm.weight", .rows = Size::hidden, .vector = &Layer::attn_norm},
+    {.gguf = "ffn_norm.weight", .hf = "ffn_norm.weight", .rows = Size::hidden, .vector = &Layer::ffn_norm},
+    {.gguf = "attn_sinks.weight", .hf = "attn.attn_sink", .rows = Size::heads, .vector = &Layer::sinks},
+};
+
 template <size_t... N>
 constexpr auto joined(const LayerRow (&... lists)[N]) {
   std::array<LayerRow, (N + ...)> out{};
@@ -162,6 +173,8 @@ std::span<const LayerRow> late_norm_qk_rows() { return kLateNormQkRows; }
 std::span<const LayerRow> sink_rows() { return kSinkRows; }
 std::span<const LayerRow> glm4_rows() { return kGlm4Rows; }
 std::span<const LayerRow> latent_rows() { return kLatentRows; }
+std::span<const GlobalRow> deepseek4_globals() { return kDeepSeek4Globals; }
+std::span<const LayerRow> deepseek4_rows() { return kDeepSeek4; }
 std::span<const LayerRow> wide_norm_rows() { return kWideNormRows; }
 
 bool ignorable(std::string_view name) {

@@ -53,6 +53,7 @@ struct MoeNames {
   std::string_view router_bias, stacked_gate_up_bias, stacked_down_bias;     ///< empty = none
   std::string_view mxfp4_gate_up, mxfp4_down;        ///< + "_blocks" [E, rows, columns / 32, 16], + "_scales" [E, rows, columns / 32]
   std::string_view shared_gate;                      ///< empty = none
+  std::string_view by_token;                         ///< the experts of each token [V, used]; empty = the family has no such layers
   std::string_view shared_gate_up, shared_down;      ///< of the shared block where gate and up are one matrix; empty = as shared_part says
   std::string_view to_latent, from_latent;           ///< empty = none
   /// Whether experts have a gate beside what goes up.
@@ -78,6 +79,8 @@ std::span<const LayerRow> late_norm_qk_rows();///< the same with a norm on each 
 std::span<const LayerRow> sink_rows();       ///< late_norm_rows() with attention sinks: GPT-OSS
 std::span<const LayerRow> glm4_rows();       ///< sandwich with names of its own
 std::span<const LayerRow> latent_rows();     ///< all but attention, which the planner knows: DeepSeek
+std::span<const GlobalRow> deepseek4_globals();
+std::span<const LayerRow> deepseek4_rows();  ///< all but what the planner knows
 std::span<const LayerRow> wide_norm_rows();  ///< pre-norm with a norm over all of q, and of k: OLMoE
 
 /// Tensors a file may hold that carry no weights of the model: rope tables (read with the configuration), buffers old exports kept, and the parts of a

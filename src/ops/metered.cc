@@ -6,6 +6,7 @@
 #include <chrono>
 #include <type_traits>
 
+#include "ops/metered_sparse.h"
 #include "tensor/format.h"
 
 namespace isotope::ops {
@@ -19,11 +20,11 @@ int64_t bytes_of(Tensor t) { return t.rows * t.cols * int64_t(sizeof(float)); }
 /// Kinds of ops; linear layers are told apart by what they multiply with as well.
 enum class Op { embed, linear, linear_act, rms_norm, add_rms_norm, head_norm, rope, attention, act_mul, add, scale, softcap, gather, moe, store_kv, linear_heads,
                 add_rows, layer_norm, short_conv, gated_delta, scan, sigmoid_mul, mul, channel_delta, copy, scale_by_position, clamp, keep_above, add_by_row,
-                match_size };
+                match_size, sparse };
 constexpr const char* kNames[] = {"embed", "linear", "linear + activation", "rms_norm", "add + rms_norm", "head_norm", "rope", "attention", "activation", "add", "scale",
                                   "softcap", "gather", "mixture of experts", "cache write", "linear a head", "add rows", "layer_norm",
                                   "short convolution", "gated delta rule", "state space scan", "sigmoid gate", "product", "delta rule by channel", "copy",
-                                  "scale by position", "clamp", "sparsity", "add by row", "match size"};
+                                  "scale by position", "clamp", "sparsity", "add by row", "match size", "sparse"};
 
 /// What a source has done to its rows before they are multiplied, as far as it is more than quantizing.
 enum Steps { kAdd = 1, kAddNorm = 2, kNorm = 4, kQuantized = 8, kQuantizes = 16 };
@@ -200,6 +201,16 @@ class Metered final : public Ops {
     return timed(plain(Op::copy), {2 * bytes_of(x), 0}, [&] { return in_->resize_heads(x, from, to); });
   }
 
+  SparseOps* sparse() override {
+    SparseOps* const inside = in_->sparse();
+    if (inside && !sparse_)
+      sparse_ = std::make_unique<MeteredSparse>(*inside, [this](const MeteredSparse::Call& c, const std::function<void()>& work) {
+        const size_t row = row_of({.op = Op::sparse, .a = c.op}, [&] { return OpTime{.name = c.name, .kernel = "float32"}; });
+        timed(row, {c.bytes, c.operations}, [&] { return work(), 0; });
+      });
+    return sparse_.get();
+  }
+
   Tensor short_conv(Tensor x, const ShortConv& c, StatePlace at) override {
     return timed(plain(Op::short_conv), {2 * bytes_of(x), 2 * x.rows * x.cols * c.width}, [&] { return in_->short_conv(x, c, at); });
   }
@@ -337,6 +348,7 @@ class Metered final : public Ops {
 
   std::unique_ptr<Ops> in_;
   std::shared_ptr<StepProfile> profile_;
+  std::unique_ptr<MeteredSparse> sparse_;
   std::vector<Key> keys_;
   std::vector<size_t> rows_;
   Batch batch_;

@@ -147,17 +147,22 @@ class QuantizedCheckpoint final : public Checkpoint {
   /// E4M3, int8 or pairs of E2M1 under the matrix' own name, with scales beside it. Stacked experts have no ".weight".
   Result<void> bytes(const TensorEntry& e) {
     if (e.rank < 2) return {};
-    const TensorEntry* const scales = in_->find(e.name + "_scale_inv") ? part(e.name + "_scale_inv") : part(e.name + "_scale");
+    const std::string b = e.name.ends_with(".weight") ? e.name.substr(0, e.name.size() - 7) : e.name;
+    const TensorEntry* scales = nullptr;
+    for (const std::string& name : {e.name + "_scale_inv", e.name + "_scale", b + ".scale"})  // the last one: DeepSeek V4
+      if (!scales) scales = part(name);
     if (!scales) return {};
     Matrix m;
     m.codes = part(e.name), m.scales = scales;
-    const std::string b = e.name.ends_with(".weight") ? e.name.substr(0, e.name.size() - 7) : e.name;
     for (const char* unused : {".input_scale", ".activation_scale", ".weight_zero_point"}) part(b + unused);
     const size_t r = size_t(e.rank);
     m.parts.n = e.shape[r - 2], m.parts.k = e.shape[r - 1];
     for (size_t i = 0; i + 2 < r; ++i) m.parts.matrices *= e.shape[i];
-    m.parts.layout = e.dtype == DType::f8_e4m3 ? Layout::floats8 : e.dtype == DType::i8 ? Layout::bytes : Layout::fp4;
-    if (e.dtype == DType::u8) m.parts.k *= 2, m.global = part(e.name + "_scale_2");
+    // A power of two for each sixteen bytes: those are pairs of E2M1, whatever the bytes are called (DeepSeek V4's experts).
+    const bool pairs = e.dtype == DType::u8 || (e.dtype == DType::i8 && scales->dtype == DType::f8_e8m0 && scales->rank == e.rank &&
+                                                   scales->shape[r - 1] * 16 == e.shape[r - 1]);
+    m.parts.layout = e.dtype == DType::f8_e4m3 ? Layout::floats8 : pairs ? Layout::fp4 : Layout::bytes;
+    if (pairs) m.parts.k *= 2, m.global = part(e.name + "_scale_2");
     return add(std::move(m), e.name);
   }
 

@@ -246,7 +246,7 @@ Result<void> check_quantized(const QuantizedParts& p, const std::string& name) {
   switch (p.layout) {
     case Layout::floats8: return p.codes.dtype == DType::f8_e4m3 && elements == whole ? Result<void>() : bad(name, "codes are " + shape_of(p.codes));
     case Layout::bytes: return p.codes.dtype == DType::i8 && elements == whole ? Result<void>() : bad(name, "codes are " + shape_of(p.codes));
-    case Layout::fp4: return p.codes.dtype == DType::u8 && elements * 2 == whole && p.k % 2 == 0 ? Result<void>() : bad(name, "codes are " + shape_of(p.codes));
+    case Layout::fp4: return (p.codes.dtype == DType::u8 || p.codes.dtype == DType::i8) && elements * 2 == whole && p.k % 2 == 0 ? Result<void>() : bad(name, "codes are " + shape_of(p.codes));
     default: ISO_CHECK_OK(check_words(p, name)); return check_zeros(p, g, name);
   }
 }

@@ -13,6 +13,7 @@
 #include "kernels/cpu/limits.inl"
 #include "kernels/cpu/probe.inl"
 #include "kernels/cpu/recurrent.inl"
+#include "kernels/cpu/sparse.inl"
 
 #define ISO_TABLE__(isa) table_##isa
 #define ISO_TABLE_(isa) ISO_TABLE__(isa)
@@ -20,7 +21,7 @@
 namespace isotope::kernels::cpu {
 
 extern const KernelTable ISO_TABLE_(ISO_ISA);
-constinit const KernelTable ISO_TABLE_(ISO_ISA) = {ISO_ISA_NAME, kGemm, kAttention, kElementwise, probe, kLimits, kRecurrent, kChannelDelta};
+constinit const KernelTable ISO_TABLE_(ISO_ISA) = {ISO_ISA_NAME, kGemm, kAttention, kElementwise, probe, kLimits, kRecurrent, kChannelDelta, kSparse};
 
 }  // namespace isotope::kernels::cpu
 #endif

@@ -8,6 +8,7 @@
 #include "kernels/cpu/gemm.h"
 #include "kernels/cpu/limits.h"
 #include "kernels/cpu/recurrent.h"
+#include "kernels/cpu/sparse.h"
 
 namespace isotope::kernels::cpu {
 
@@ -27,6 +28,7 @@ struct KernelTable {
   LimitKernels limits;
   RecurrentKernels recurrent;
   ChannelDeltaKernels channel_delta;
+  SparseKernels sparse;
 };
 
 // One strong symbol for each ISA, defined by all.inl. Reach them through pick.h: calling a table that the CPU cannot run is undefined.

@@ -16,6 +16,7 @@
 #include "ops/cpu/self_attention.h"
 #include "ops/cpu/share.h"
 #include "ops/cpu/source_rows.h"
+#include "ops/cpu/sparse.h"
 #include "ops/cpu/tensors.h"
 
 namespace isotope::ops {
@@ -46,7 +47,11 @@ void check_source(const RowSource& s) {
 
 CpuOps::CpuOps(const kernels::cpu::KernelTable& kernels, int threads, const CpuOpsOptions& options)
     : k_(kernels), precision_(options.precision), tuning_(options.tuning), fusions_(options.fusions), bf16_norms_(options.bf16_norms),
-      team_(threads, options.pin, options.first_core) {}
+      team_(threads, options.pin, options.first_core), sparse_(std::make_unique<CpuSparse>(*this)) {}
+
+CpuOps::~CpuOps() = default;
+
+SparseOps* CpuOps::sparse() { return sparse_.get(); }
 
 template <class F>
 void CpuOps::for_rows(int64_t rows, int64_t cost, F&& f) {
@@ -97,6 +102,7 @@ void CpuOps::begin(const Batch& batch, KvCache* kv) {
   ropes_.begin();
   batch_ = batch;
   kv_ = static_cast<CpuKvCache*>(kv);
+  sparse_->begin();
 }
 
 void CpuOps::next_layer() {
@@ -164,12 +170,7 @@ void CpuOps::check_attention(const AttentionArgs& a) const {
 
 Tensor CpuOps::attention(const AttentionArgs& a) {
   check_attention(a);
-  if (!a.stored) {
-    AttentionArgs plain = a;
-    plain.q_norm = plain.k_norm = {};
-    plain.rope = nullptr;
-    store_kv(plain);
-  }
+  store_shaped(a);
   const Tensor out = empty(batch_.T(), int64_t{a.heads} * a.head_dim);
   ops::attention(a, batch_, *kv_, k_.attention, team_, *arena_, out, tuning_.attention_alone);
   return out;
@@ -221,14 +222,29 @@ Tensor CpuOps::feed_forward(Tensor x, const FeedForward& f, Activation activatio
   return linear(o[0], f.down);
 }
 
+Tensor CpuOps::limited(Tensor x, const Moe& m) {
+  const Linear* const ws[2] = {&m.shared.gate, &m.shared.up};
+  Tensor o[2];
+  linear_n(x, ws, o);
+  return linear(sparse_->clamped_act_mul(o[0], o[1], m.act, m.shared_limit, m.swiglu_alpha), m.shared.down);
+}
+
+std::span<const int32_t> CpuOps::tokens_of(int64_t rows) {
+  if (rows == batch_.T()) return batch_.tokens;
+  ISO_CHECK(rows == batch_.R());
+  const auto out = arena_->take<int32_t>(size_t(rows));
+  for (size_t r = 0; r < out.size(); ++r) out[r] = batch_.tokens[size_t(batch_.logit_rows[r])];
+  return out;
+}
+
 Tensor CpuOps::moe_routed_by(Tensor x, Tensor r, const Moe& m) {
   ISO_CHECK(m && m.router.w && m.router.w->k == r.cols && r.rows == x.rows && m.router.w->n == int64_t(m.experts.size()) + m.identity);
-  const MoeContext c{team_, k_, *arena_, tuning_};
+  const MoeContext c{team_, k_, *arena_, tuning_, m.by_token.empty() ? std::span<const int32_t>() : tokens_of(x.rows)};
   const Choice choice = choose(c, m, linear(r, m.router));
   Tensor out = run_experts(c, m, m.to_latent ? linear(x, m.to_latent) : x, choice);
   if (m.from_latent) out = linear(out, m.from_latent);
   if (!m.shared.up) return out;
-  const Tensor shared = feed_forward(x, m.shared, m.act, m.shared_clamp);
+  const Tensor shared = m.shared_limit > 0 ? limited(x, m) : feed_forward(x, m.shared, m.act, m.shared_clamp);
   if (m.shared_gate) {
     const Tensor gate = linear(x, m.shared_gate);
     for_rows(x.rows, x.cols, [&](int64_t r0, int64_t r1) {
@@ -331,6 +347,14 @@ bool CpuOps::try_store_kv(const AttentionArgs& a) {
   check_attention(a);
   store_kv(a);
   return true;
+}
+
+void CpuOps::store_shaped(const AttentionArgs& a) {
+  if (a.stored) return;
+  AttentionArgs plain = a;
+  plain.q_norm = plain.k_norm = {};
+  plain.rope = nullptr;
+  store_kv(plain);
 }
 
 void CpuOps::store_kv(const AttentionArgs& a) {

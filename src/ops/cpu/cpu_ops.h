@@ -14,10 +14,12 @@
 namespace isotope::ops {
 
 struct LinearJob;
+class CpuSparse;
 
 class CpuOps final : public Ops {
  public:
   CpuOps(const kernels::cpu::KernelTable& kernels, int threads, const CpuOpsOptions& options);
+  ~CpuOps() override;
 
   Result<std::unique_ptr<Weight>> pack(const HostTensor&, std::span<const int32_t> rows, const RowsDone& done) override;
 
@@ -66,6 +68,8 @@ class CpuOps final : public Ops {
   void match_size(Tensor x, Tensor like, float floor) override;
   Tensor resize_heads(Tensor x, int from, int to) override;
 
+  SparseOps* sparse() override;
+
   bool try_project(const RowSource&, std::span<const Linear* const> ws, std::span<Tensor> outs) override;
   std::optional<RowSource> try_gated(const RowSource&, const GatedArgs&) override;
   bool try_store_kv(const AttentionArgs&) override;
@@ -80,17 +84,24 @@ class CpuOps final : public Ops {
   std::string describe() const override;
 
  private:
+  friend class CpuSparse;
   /// See share.h.
   template <class F>
   void for_rows(int64_t rows, int64_t cost, F&& f);
   void act_mul_into(Tensor out, Tensor gate, Tensor up, Activation);
   /// A feed-forward block; `clamp` above 0: see Moe::clamp.
   Tensor feed_forward(Tensor x, const FeedForward&, Activation, float clamp);
+  /// The mixture's shared block with its limit.
+  Tensor limited(Tensor x, const Moe&);
+  /// The tokens of all rows of the batch, or of those that need logits.
+  std::span<const int32_t> tokens_of(int64_t rows);
   /// The source with the process' way of rounding norms.
   RowSource with_policy(RowSource) const;
   void run_linear(const RowSource&, std::span<const LinearJob>);
   void check_attention(const AttentionArgs&) const;
   void store_kv(const AttentionArgs&);
+  /// Stores k and v as they are, unless the args say that they are stored.
+  void store_shaped(const AttentionArgs&);
   /// The place in the slot of the batch's sequence s, cleared if the sequence begins in this step.
   float* state_of(StatePlace, int64_t floats, int64_t s) const;
   /// Calls f(sequence, piece) for all sequences' pieces in [0, pieces); on this thread alone when a piece's tokens cost little.
@@ -111,6 +122,7 @@ class CpuOps final : public Ops {
   RopeTables ropes_;
   Batch batch_;
   CpuKvCache* kv_ = nullptr;
+  std::unique_ptr<CpuSparse> sparse_;
 };
 
 }  // namespace isotope::ops

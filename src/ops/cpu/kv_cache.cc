@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstring>
 
 #include "base/check.h"
@@ -30,6 +31,14 @@ Result<void> check_kv(std::span<const KvLayerSpec> layers, size_t groups, int bl
       return fail(Code::internal, fmt::format("KV group {} does not exist", l.group), source, fmt::format("the model declares {} groups", groups));
     }
     if (l.state_floats > 0 && l.state_floats <= int64_t{1} << 32) continue;
+    if (l.form == KvForm::floats) {
+      if (l.head_dim < 1 || l.head_dim > 1 << 20) return fail(Code::unsupported, fmt::format("{} numbers a token", l.head_dim), source, "from 1 to 1048576 are supported");
+      continue;
+    }
+    if (l.form == KvForm::rows && (l.kv_heads != 1 || l.every < 1 || (l.every & (l.every - 1)) != 0)) {
+      return fail(Code::unsupported, fmt::format("{} heads of an entry for {} tokens", l.kv_heads, l.every), source,
+                  "one head and a power of two are supported");
+    }
     if (l.kv_heads < 1 || l.kv_heads > 65536) {
       return fail(Code::unsupported, fmt::format("{} kv heads", l.kv_heads), source, "from 1 to 65536 are supported");
     }
@@ -47,12 +56,24 @@ CpuKvCache::Sizes CpuKvCache::sizes(const KvLayerSpec& spec, int block_size, KvT
     s.block = round_up(size_t(spec.state_floats) * sizeof(float));
     return s;
   }
-  const size_t element = size_t(kernels::cpu::kKvBytes[int(type)]);
+  if (spec.form == KvForm::floats) {
+    s.block = round_up(size_t(spec.head_dim) * sizeof(float) * size_t(block_size));
+    return s;
+  }
+  const size_t element = size_t(kernels::cpu::kKvBytes[int(type)]), scale = kernels::cpu::kKvScaled[int(type)] ? sizeof(float) : 0;
+  if (spec.form == KvForm::rows) {
+    const size_t entries = size_t(std::max(1, block_size / spec.every));
+    s.row = size_t(kernels::cpu::padded_dim(spec.head_dim)) * element;
+    s.k = entries * s.row;
+    s.block = s.head = round_up(s.k + entries * scale);
+    return s;
+  }
+  const bool values = spec.form == KvForm::keys_values;
   s.k_tile = size_t(spec.head_dim) * kTile * element;
-  s.v_tile = size_t(kernels::cpu::padded_dim(spec.head_dim)) * kTile * element;
+  s.v_tile = values ? size_t(kernels::cpu::padded_dim(spec.head_dim)) * kTile * element : 0;
   s.k = s.k_tile * size_t(block_size / kTile);
   s.v = s.v_tile * size_t(block_size / kTile);
-  s.scales = kernels::cpu::kKvScaled[int(type)] ? 2 * size_t(block_size) * sizeof(float) : 0;
+  s.scales = (values ? 2 : 1) * size_t(block_size) * scale;
   s.head = round_up(s.k + s.v + s.scales);
   s.block = s.head * size_t(spec.kv_heads);
   return s;

@@ -1,13 +1,14 @@
 // Paged KV storage in host memory. A block of a layer holds, one kv head after the other: K [block/16][d][16 tokens], V [block][padded d] (bf16: in
 // pairs, see KvTile), and for int8 and fp8 the scales of K and of V [block] each. A head's part starts on a cache line.
-// A block of a layer with a recurrent state is that state of one sequence.
+// A block of a layer with a recurrent state is that state of one sequence. A block of an indexer's keys has no V and no scales of it; one of KvForm::rows
+// holds [block / every][padded d], at least one entry, then the scales; one of KvForm::floats [block][head_dim] float32.
 #pragma once
 
 #include <memory>
 #include <span>
 #include <vector>
 
-#include "kernels/cpu/attention.h"
+#include "kernels/cpu/sparse.h"
 #include "ops/cpu/pages.h"
 #include "ops/ops.h"
 
@@ -36,6 +37,20 @@ class CpuKvCache final : public KvCache {
     return t;
   }
 
+  /// The entry, of a layer of rows, that ends with token `offset` of the block.
+  kernels::cpu::KvRow row(int layer, int32_t block, int offset) const noexcept {
+    const Layer& l = layers_[size_t(layer)];
+    const size_t entry = size_t(offset / l.spec.every);
+    std::byte* p = l.memory.data() + size_t(block) * l.size.block;
+    return {p + entry * l.size.row, kernels::cpu::kKvScaled[int(type)] ? reinterpret_cast<float*>(p + l.size.k) + entry : nullptr};
+  }
+
+  /// A token's numbers in a layer of floats.
+  float* numbers(int layer, int32_t block, int offset) const noexcept {
+    const Layer& l = layers_[size_t(layer)];
+    return reinterpret_cast<float*>(l.memory.data() + size_t(block) * l.size.block) + size_t(offset) * size_t(l.spec.head_dim);
+  }
+
   /// A sequence's state in a layer that has one.
   float* state(int layer, int32_t slot) const noexcept {
     const Layer& l = layers_[size_t(layer)];
@@ -44,7 +59,7 @@ class CpuKvCache final : public KvCache {
 
   /// Byte sizes of the parts of a block.
   struct Sizes {
-    size_t k_tile = 0, v_tile = 0, k = 0, v = 0, scales = 0, head = 0, block = 0;
+    size_t k_tile = 0, v_tile = 0, row = 0, k = 0, v = 0, scales = 0, head = 0, block = 0;
   };
   /// REQUIRES: a valid spec and block size.
   static Sizes sizes(const KvLayerSpec&, int block_size, KvType);

@@ -175,6 +175,41 @@ TEST(KvCache, UntouchedBlocksTakeNoMemory) {
   EXPECT_LT(resident_pages() - before, 512u);
 }
 
+/// What is kept beside keys and values counts in the group's blocks and is copied with them.
+TEST(KvCache, EveryFormIsCountedAndCopied) {
+  const KvLayerSpec layers[] = {{0, 1, 40},
+                                {.group = 0, .kv_heads = 1, .head_dim = 16, .form = KvForm::keys},
+                                {.group = 0, .kv_heads = 1, .head_dim = 24, .form = KvForm::rows, .every = 4},
+                                {.group = 0, .kv_heads = 1, .head_dim = 24, .form = KvForm::rows, .every = 128},
+                                {.group = 0, .head_dim = 7, .form = KvForm::floats}};
+  const int64_t blocks[] = {3};
+  for (KvType t : kTypes) {
+    for (int size : {16, 64}) {
+      auto kv = *CpuKvCache::make(layers, blocks, size, t);
+      size_t sum = 0;
+      for (int l = 0; l < 5; ++l) sum += CpuKvCache::sizes(layers[l], size, t).block;
+      EXPECT_EQ(kv->bytes, 3 * sum);
+      const size_t element = size_t(kernels::cpu::kKvBytes[int(t)]);
+      EXPECT_LT(kv->block_bytes(1, 0).size(), CpuKvCache::sizes({0, 1, 16}, size, t).block) << "no values";
+      EXPECT_EQ(kv->block_bytes(2, 0).size() / 64, (size_t(size / 4) * (32 * element + (kernels::cpu::kKvScaled[int(t)] ? 4 : 0)) + 63) / 64);
+      EXPECT_LE(kv->block_bytes(3, 0).size(), 192u) << "one entry";
+      EXPECT_EQ(kv->block_bytes(4, 0).size() / 64, (size_t(size) * 7 * 4 + 63) / 64);
+      const auto inside = [&](int l, const void* p) {
+        const auto bytes = kv->block_bytes(l, 2);
+        return p >= bytes.data() && p < bytes.data() + bytes.size();
+      };
+      EXPECT_TRUE(inside(2, static_cast<std::byte*>(kv->row(2, 2, size - 1).data) + 24 * element - 1));
+      EXPECT_NE(kv->row(2, 2, 3).data, kv->row(2, 2, 7).data);
+      EXPECT_EQ(kv->row(2, 2, 4).data, kv->row(2, 2, 7).data);
+      EXPECT_TRUE(inside(4, kv->numbers(4, 2, size - 1) + 6));
+      if (kernels::cpu::kKvScaled[int(t)]) EXPECT_TRUE(inside(2, kv->row(2, 2, size - 1).scale) && inside(1, kv->tile(1, 2, 0, size / 16 - 1).k_scale + 15));
+      for (int l = 0; l < 5; ++l) std::memset(kv->block_bytes(l, 0).data(), 7 + l, kv->block_bytes(l, 0).size());
+      kv->copy_block(0, 0, 1);
+      for (int l = 0; l < 5; ++l) EXPECT_EQ(std::memcmp(kv->block_bytes(l, 0).data(), kv->block_bytes(l, 1).data(), kv->block_bytes(l, 0).size()), 0) << l;
+    }
+  }
+}
+
 TEST(KvCache, ImpossibleWishesNameTheValue) {
   struct {
     KvLayerSpec layer;
@@ -184,7 +219,10 @@ TEST(KvCache, ImpossibleWishesNameTheValue) {
   } cases[] = {{{0, 1, 64}, 1, 8, "block size 8"},          {{0, 1, 64}, 1, 24, "block size 24"},  {{0, 1, 64}, 1, 0, "block size 0"},
                {{0, 1, 12}, 1, 16, "head size 12"},         {{0, 1, 584}, 1, 16, "head size 584"}, {{0, 0, 64}, 1, 16, "0 kv heads"},
                {{1, 1, 64}, 1, 16, "KV group 1"},           {{-1, 1, 64}, 1, 16, "KV group -1"},   {{0, 1, 64}, -1, 16, "-1 KV blocks"},
-               {{0, 1, 64}, int64_t{1} << 62, 16, "blocks"}};
+               {{0, 1, 64}, int64_t{1} << 62, 16, "blocks"},
+               {{.kv_heads = 2, .head_dim = 64, .form = KvForm::rows}, 1, 16, "2 heads"},
+               {{.kv_heads = 1, .head_dim = 64, .form = KvForm::rows, .every = 3}, 1, 16, "3 tokens"},
+               {{.head_dim = 0, .form = KvForm::floats}, 1, 16, "0 numbers"}};
   for (const auto& c : cases) {
     const int64_t blocks[] = {c.blocks};
     const auto made = CpuKvCache::make({&c.layer, 1}, blocks, c.block_size, KvType::f32);

@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "base/check.h"
+#include "ops/cpu/clamped.h"
 #include "ops/cpu/linear.h"
 #include "ops/cpu/routing.h"
 #include "ops/cpu/share.h"
@@ -204,7 +205,7 @@ class Experts {
     for_rows(c_.team, h.rows, h.cols * kActCost, [&](int64_t a, int64_t b) {
       for (int64_t r = a; r < b; ++r)
         if (m_.clamp > 0) act_mul_clamped(h.row(r), up.row(r), h.cols);
-        else if (m_.swiglu_limit > 0) k.clamped_swiglu(h.row(r), h.row(r), up.row(r), h.cols, m_.swiglu_alpha, m_.swiglu_limit);
+        else if (m_.swiglu_limit > 0) clamped_row(k, {m_.act, m_.swiglu_limit, m_.swiglu_alpha}, h.row(r), h.row(r), up.row(r), h.cols);
         else k.act_mul[int(m_.act)](h.row(r), h.row(r), up.row(r), h.cols);
     });
     return h;
@@ -244,6 +245,7 @@ class Experts {
 Choice choose(const MoeContext& c, const Moe& m, Tensor logits) {
   const size_t used = size_t(m.routing.used), E = size_t(logits.cols);
   ISO_CHECK(used >= 1 && used <= E && (m.choice_bias.empty() || m.choice_bias.size() == E) && (m.expert_scale.empty() || m.expert_scale.size() == E));
+  for (size_t r = 0; r < size_t(logits.rows) && !m.by_token.empty(); ++r) ISO_CHECK((size_t(c.tokens[r]) + 1) * used <= m.by_token.size());
   const auto experts = c.arena.take<int32_t>(size_t(logits.rows) * used);
   const auto weights = c.arena.take<float>(experts.size());
   const Tensor scratch = take_tensor(c.arena, logits.rows, 2 * logits.cols);
@@ -251,7 +253,12 @@ Choice choose(const MoeContext& c, const Moe& m, Tensor logits) {
     for (int64_t r = a; r < b; ++r) {
       const auto chosen = experts.subspan(size_t(r) * used, used);
       const auto weight = weights.subspan(size_t(r) * used, used);
-      choose_experts(c.kernels.elementwise, m.routing, {logits.row(r), E}, m.choice_bias, {scratch.row(r), 2 * E}, chosen.data(), weight.data());
+      if (m.by_token.empty()) {
+        choose_experts(c.kernels.elementwise, m.routing, {logits.row(r), E}, m.choice_bias, {scratch.row(r), 2 * E}, chosen.data(), weight.data());
+      } else {
+        std::copy_n(&m.by_token[size_t(c.tokens[size_t(r)]) * used], used, chosen.data());
+        weigh_experts(c.kernels.elementwise, m.routing, {logits.row(r), E}, chosen, weight.data());
+      }
       for (size_t n = 0; n < used && !m.expert_scale.empty(); ++n) weight[n] *= m.expert_scale[size_t(chosen[n])];
     }
   });

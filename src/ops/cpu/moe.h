@@ -14,6 +14,7 @@ struct MoeContext {
   const kernels::cpu::KernelTable& kernels;
   base::Arena& arena;
   const CpuTuning& tuning;
+  std::span<const int32_t> tokens = {};  ///< of each row; for mixtures that go by them
 };
 
 /// Which experts each row goes to: routing.used entries a row, experts ascending within a row.

@@ -11,6 +11,14 @@ constexpr int64_t kAlone = 256;  // angles that are not worth waking the team fo
 constexpr size_t kMaxEntries = 64;
 }  // namespace
 
+void turn_by(const Rope& rope, int32_t position, float* cos, float* sin) noexcept {
+  for (size_t i = 0; i < size_t(rope.rot / 2); ++i) {
+    const float angle = float(position) * rope.inv_freq[i];
+    cos[i] = float(std::cos(double(angle))) * rope.scale;
+    sin[i] = float(std::sin(double(angle))) * rope.scale;
+  }
+}
+
 /// By content: the object itself may be a temporary.
 RopeTables::Entry& RopeTables::find(const Rope& rope) {
   for (Entry& e : entries_) {
@@ -28,13 +36,7 @@ RopeTables::Table RopeTables::get(const Rope& rope, std::span<const int32_t> pos
   if (e.step == step_) return e.table;
   const auto cos = arena.take<float>(size_t(rows * half)), sin = arena.take<float>(size_t(rows * half));
   auto fill = [&](int64_t r0, int64_t r1) {
-    for (int64_t r = r0; r < r1; ++r) {
-      for (int64_t i = 0; i < half; ++i) {
-        const float angle = float(positions[size_t(r)]) * rope.inv_freq[size_t(i)];
-        cos[size_t(r * half + i)] = float(std::cos(double(angle))) * rope.scale;
-        sin[size_t(r * half + i)] = float(std::sin(double(angle))) * rope.scale;
-      }
-    }
+    for (int64_t r = r0; r < r1; ++r) turn_by(rope, positions[size_t(r)], &cos[size_t(r * half)], &sin[size_t(r * half)]);
   };
   if (rows * half <= kAlone) fill(0, rows);
   else team.for_ranges(rows, 1, fill);

@@ -11,6 +11,9 @@
 
 namespace isotope::ops {
 
+/// cos and sin [rot / 2] of one position, as RopeTables has them.
+void turn_by(const Rope&, int32_t position, float* cos, float* sin) noexcept;
+
 class RopeTables {
  public:
   struct Table {

@@ -1,6 +1,7 @@
 #include "ops/cpu/routing.h"
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 
 namespace isotope::ops {
@@ -11,6 +12,10 @@ constexpr float kOut = -std::numeric_limits<float>::infinity();
 void to_scores(const kernels::cpu::ElementwiseKernels& k, Routing::Score score, std::span<float> x) noexcept {
   const int64_t n = int64_t(x.size());
   if (score == Routing::Score::sigmoid) return k.sigmoid(x.data(), n);
+  if (score == Routing::Score::sqrt_softplus) {
+    for (float& v : x) v = std::sqrt(float(std::max(double{v}, 0.0) + std::log1p(std::exp(-std::abs(double{v})))));
+    return;
+  }
   k.exp(x.data(), n, *std::max_element(x.begin(), x.end()));
   float sum = 0;
   for (float v : x) sum += v;
@@ -49,6 +54,13 @@ void drop_groups(const Routing& r, std::span<const float> choice, std::span<floa
   for (size_t e = 0; e < choice.size(); ++e) marks[e] = kept[e / each] ? 0.0f : 1.0f;
 }
 
+void weigh(const Routing& r, std::span<const float> scores, std::span<const int32_t> experts, float* weights) noexcept {
+  float sum = 0;
+  for (size_t n = 0; n < experts.size(); ++n) weights[n] = scores[size_t(experts[n])], sum += weights[n];
+  const float factor = r.renormalize ? r.scale / (sum + 1e-20f) : r.scale;
+  for (size_t n = 0; n < experts.size(); ++n) weights[n] *= factor;
+}
+
 }  // namespace
 
 void choose_experts(const kernels::cpu::ElementwiseKernels& k, const Routing& r, std::span<float> logits, std::span<const float> bias, std::span<float> scratch,
@@ -67,10 +79,12 @@ void choose_experts(const kernels::cpu::ElementwiseKernels& k, const Routing& r,
     out[size_t(experts[n])] = 1.0f;
   }
   std::sort(experts, experts + r.used);
-  float sum = 0;
-  for (int n = 0; n < r.used; ++n) weights[n] = logits[size_t(experts[n])], sum += weights[n];
-  const float factor = r.renormalize ? r.scale / (sum + 1e-20f) : r.scale;
-  for (int n = 0; n < r.used; ++n) weights[n] *= factor;
+  weigh(r, logits, {experts, size_t(r.used)}, weights);
+}
+
+void weigh_experts(const kernels::cpu::ElementwiseKernels& k, const Routing& r, std::span<float> logits, std::span<const int32_t> experts, float* weights) noexcept {
+  to_scores(k, r.score, logits);
+  weigh(r, logits, experts, weights);
 }
 
 }  // namespace isotope::ops

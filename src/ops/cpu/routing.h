@@ -14,4 +14,7 @@ namespace isotope::ops {
 void choose_experts(const kernels::cpu::ElementwiseKernels&, const Routing&, std::span<float> logits, std::span<const float> bias, std::span<float> scratch,
                     int32_t* experts, float* weights) noexcept;
 
+/// The same for experts that are given: [used], ascending.
+void weigh_experts(const kernels::cpu::ElementwiseKernels&, const Routing&, std::span<float> logits, std::span<const int32_t> experts, float* weights) noexcept;
+
 }  // namespace isotope::ops

@@ -40,6 +40,21 @@ TEST(Routing, SoftmaxOverAllThenTheBest) {
   EXPECT_NEAR(choose({.used = 2, .renormalize = true, .scale = 2.5f}, logits).weights[0], 2.5 * sigmoid(1), 1e-6);
 }
 
+TEST(Routing, RootsOfSoftplusAreScoresToo) {
+  const Chosen c = choose({.used = 2, .score = Routing::Score::sqrt_softplus, .renormalize = true, .scale = 1.5f}, {-40, 3, 100, 0.5f});
+  const auto score = [](double x) { return std::sqrt(std::max(x, 0.0) + std::log1p(std::exp(-std::abs(x)))); };
+  EXPECT_THAT(c.experts, ElementsAre(1, 2));
+  EXPECT_NEAR(c.weights[0], 1.5 * score(3) / (score(3) + score(100)), 1e-6);
+}
+
+TEST(Routing, GivenExpertsAreOnlyWeighed) {
+  const auto table = kernels::cpu::pick_isa("");
+  std::vector<float> logits = {4, -1, 2, 0}, weights(2);
+  const int32_t given[] = {1, 3};
+  weigh_experts((*table)->elementwise, {.used = 2, .score = Routing::Score::sigmoid, .renormalize = true}, logits, given, weights.data());
+  EXPECT_THAT(weights, ElementsAre(FloatNear(float(sigmoid(-1) / (sigmoid(-1) + sigmoid(0))), 1e-6f), FloatNear(float(sigmoid(0) / (sigmoid(-1) + sigmoid(0))), 1e-6f)));
+}
+
 TEST(Routing, ExactTiesGoToTheLowerIndex) {
   EXPECT_THAT(choose({.used = 3}, {0, 1, 1, 1, 1}).experts, ElementsAre(1, 2, 3));
   EXPECT_THAT(choose({.used = 2}, {5, 5, 5, 5}).experts, ElementsAre(0, 1));

@@ -3,7 +3,8 @@ transformers 5: rope_theta and rope_scaling at the top level); sizes are small, 
 
 Entry keys: config; embed_std, final_norm, logit_gain (scale of random weights, so that logits spread like a real model's); wrap (the text model
 sits inside a vision-language checkpoint: architecture, model_type, prefixes); gguf (False where GGUF cannot say what config.json says);
-fuse_qkv (one matrix for q, k and v in the GGUF file)."""
+fuse_qkv (one matrix for q, k and v in the GGUF file); whole (the family exists in transformers only inside a vision-language class, which is built
+with this small vision tower and stripped of it: vision_config and other keys of the wrapper's configuration)."""
 
 VOCAB = 256
 
@@ -118,6 +119,28 @@ family("kimi_k25", "deepseek_v3", "DeepseekV3ForCausalLM", merged(KIMI_K2, rope_
        wrap=dict(architecture="KimiK25ForConditionalGeneration", model_type="kimi_k25", body="language_model.model.", head="language_model.lm_head."))
 family("glm4_moe_lite", "glm4_moe_lite", "Glm4MoeLiteForCausalLM", merged(MLA, topk_method="noaux_tc", routed_scaling_factor=1.8, num_nextn_predict_layers=0,
        rope_theta=1000000, rope_scaling=None, partial_rotary_factor=1.0))
+# Attention to the keys that an indexer chooses. Many index heads, or their rectified scores would be zero together and tie.
+INDEX = dict(index_n_heads=16, index_head_dim=16, index_topk=16)
+family("deepseek_v32", "deepseek_v32", "DeepseekV32ForCausalLM", merged(DEEPSEEK_V3, INDEX), gguf=False)
+family("glm_moe_dsa", "glm_moe_dsa", "GlmMoeDsaForCausalLM", merged(MLA, INDEX, num_hidden_layers=4, scoring_func="sigmoid", topk_method="noaux_tc",
+       num_nextn_predict_layers=0, index_topk_freq=2, index_skip_topk_offset=2, indexer_rope_interleave=True, rope_interleave=True, rope_theta=None,
+       rope_parameters=dict(rope_theta=1000000, rope_type="default")), gguf=False)
+family("minimax_m3", "minimax_m3_vl_text", "MiniMaxM3VLForCausalLM", merged(BASE, num_hidden_layers=3, head_dim=32, rotary_dim=16, partial_rotary_factor=0.5,
+       intermediate_size=32, dense_intermediate_size=96, shared_intermediate_size=32, num_local_experts=8, num_experts_per_tok=3, rms_norm_eps=1e-6,
+       rope_theta=5000000, hidden_act="swigluoai", swiglu_alpha=1.702, swiglu_limit=1.5, routed_scaling_factor=2.0, moe_layer_freq=[0, 1, 1],
+       scoring_func="sigmoid", use_routing_bias=True, use_qk_norm=True, use_gemma_norm=True, sparse_attention_config=dict(sparse_attention_freq=[0, 1, 1],
+       sparse_num_index_heads=2, sparse_index_dim=16, sparse_block_size=8, sparse_topk_blocks=3, sparse_local_block=1)), gguf=False,
+       wrap=dict(architecture="MiniMaxM3SparseForConditionalGeneration", model_type="minimax_m3_vl"),
+       whole=dict(vision_config=dict(hidden_size=16, intermediate_size=16, num_hidden_layers=1, num_attention_heads=2, image_size=28, patch_size=14),
+                  projector_hidden_size=16))
+family("deepseek_v4", "deepseek_v4", "DeepseekV4ForCausalLM", dict(vocab_size=VOCAB, hidden_size=64, num_hidden_layers=4, num_attention_heads=4,
+       num_key_value_heads=1, head_dim=32, qk_rope_head_dim=8, q_lora_rank=48, moe_intermediate_size=32, n_routed_experts=8, n_shared_experts=1,
+       num_experts_per_tok=3, scoring_func="sqrtsoftplus", topk_method="noaux_tc", norm_topk_prob=True, routed_scaling_factor=1.5, swiglu_limit=1.5,
+       hidden_act="silu", num_hash_layers=1, compress_ratios=[0, 4, 128, 4], compress_rope_theta=160000.0, sliding_window=16, o_groups=2, o_lora_rank=24,
+       index_n_heads=16, index_head_dim=16, index_topk=8, hc_mult=4, hc_sinkhorn_iters=20, hc_eps=1e-6, rms_norm_eps=1e-6, rope_theta=10000.0,
+       rope_scaling=dict(type="yarn", factor=16, beta_fast=32, beta_slow=1, original_max_position_embeddings=64), max_position_embeddings=4096,
+       num_nextn_predict_layers=0, attention_bias=False, attention_dropout=0.0, tie_word_embeddings=False, bos_token_id=1, eos_token_id=2,
+       initializer_range=0.02, use_cache=True), gguf=False)
 family("minimax_m2", "minimax_m2", "MiniMaxM2ForCausalLM", merged(BASE, head_dim=32, rotary_dim=16, intermediate_size=32, num_local_experts=8,
        num_experts_per_tok=3, rms_norm_eps=1e-6, rope_theta=5000000, scoring_func="sigmoid", use_routing_bias=True, use_qk_norm=True,
        qk_norm_type="per_layer", attn_type_list=[1, 1], shared_intermediate_size=0, use_mtp=False, num_mtp_modules=0))

@@ -36,15 +36,25 @@ FINAL_NORM = re.compile(r"^(model\.norm|model\.embedding_norm|backbone\.norm_f)\
 def build(spec):
     config = copy.deepcopy(spec["config"])
     config.pop("architectures")
-    config = CONFIG_MAPPING[config["model_type"]].from_dict(config)
+    architecture = spec["config"]["architectures"][0]
+    if spec.get("whole"):
+        text = {k: v for k, v in config.items() if v is not None}
+        architecture = spec["wrap"]["architecture"]
+        config = CONFIG_MAPPING[spec["wrap"]["model_type"]](text_config=text, **copy.deepcopy(spec["whole"]), tie_word_embeddings=text["tie_word_embeddings"])
+    else:
+        config = CONFIG_MAPPING[config["model_type"]].from_dict(config)
     config._attn_implementation = "eager"
-    return getattr(transformers, spec["config"]["architectures"][0])(config).float().eval()
+    return getattr(transformers, architecture)(config).float().eval()
+
+
+VISION = re.compile(r"vision|visual|multi_modal_projector|patch_merge")  # of what `whole` brings along
 
 
 def randomize(model, spec, gen):
     """Random weights whose activations and logits spread like a trained model's; then rounded to bfloat16."""
-    hidden = model.config.hidden_size
-    tied = model.config.tie_word_embeddings
+    text = model.config.get_text_config()
+    hidden = text.hidden_size
+    tied = text.tie_word_embeddings
     gain = spec.get("logit_gain", 1.0)
     normal = lambda t, std: torch.randn(t.shape, generator=gen) * std
     with torch.no_grad():
@@ -57,8 +67,12 @@ def randomize(model, spec, gen):
                 p.copy_(torch.log(0.02 + 2 * torch.rand(p.shape, generator=gen)))
             elif name.endswith((".D", "dt_bias", "dt_proj.bias")):
                 p.copy_(normal(p, 0.5) + (1 if name.endswith(".D") else -1))
+            elif name.endswith((".scale", "hc_scale")):  # of hyper-connections
+                p.copy_(1 + normal(p, 0.2))
             elif p.dim() == 1:
                 p.copy_(normal(p, 0.2))
+            elif "position_bias" in name:
+                p.copy_(normal(p, 0.5))
             elif "embed_tokens" in name or "embeddings" in name:
                 p.copy_(normal(p, spec.get("embed_std", 0.04 if tied else 0.7)))
             elif "lm_head" in name:
@@ -68,6 +82,8 @@ def randomize(model, spec, gen):
         for name, b in sorted(model.named_buffers()):
             if name.endswith("e_score_correction_bias"):  # added for the choice of experts alone
                 b.copy_(normal(b, 0.1).to(torch.bfloat16).float())
+            if name.endswith("tid2eid"):  # distinct experts for each token
+                b.copy_(torch.stack([torch.randperm(text.n_routed_experts, generator=gen)[:b.shape[1]] for _ in range(b.shape[0])]))
         model.tie_weights()
         for p in model.parameters():
             p.copy_(p.to(torch.bfloat16).float())
@@ -113,7 +129,7 @@ def make_prompt(model, noisy, n, gen, bos):
     """Draws prompts until the greedy run is well separated: margins above 0.02, little noise, some variety. Takes the best of eight."""
     best = None
     for _ in range(8):
-        ids = torch.randint(3, model.config.vocab_size, (n,), generator=gen).tolist()
+        ids = torch.randint(3, model.config.get_text_config().vocab_size, (n,), generator=gen).tolist()
         if n > 1:
             ids[0] = bos
         # A longrope model is one model below the switch and another above: the run's total length decides, as for a server with that limit.
@@ -137,8 +153,18 @@ def rows_to_keep(n):
     return list(range(n + STEPS)) if n <= 64 else list(range(0, n, 8)) + list(range(n - 1, n + STEPS))
 
 
+def deepseek_name(k):
+    """DeepSeek V4's own names; save_pretrained comes close to them."""
+    k = re.sub(r"^model\.", "", k).replace("embed_tokens.weight", "embed.weight").replace("lm_head.weight", "head.weight")
+    return re.sub(r"^hc_head\.hc_", "hc_head_", k).replace(".attn.norm.", ".attn.kv_norm.")
+
+
 def published(tensors, spec):
     wrap = spec.get("wrap")
+    if spec["config"]["model_type"] == "deepseek_v4":
+        return {deepseek_name(k): t for k, t in tensors.items()}
+    if spec.get("whole"):
+        return {k: t for k, t in tensors.items() if not VISION.search(k)}
     if not wrap:
         return tensors
     swap = lambda k: wrap["body"] + k[len("model."):] if k.startswith("model.") else k.replace("lm_head.", wrap["head"])

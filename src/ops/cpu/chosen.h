@@ -1,0 +1,31 @@
+// What an indexer chose for the tokens of a step, and the choice by scores itself.
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+namespace isotope::ops {
+
+/// Ascending numbers of keys, or of compressed entries: one list a token for all kv heads, or one for each.
+struct Chosen {
+  bool made = false;
+  bool all = false;           ///< every token gets all that it may see; there are no lists then
+  int lists = 1;              ///< of a token
+  int64_t most = 0;           ///< that a list has room for
+  std::span<int32_t> keys;    ///< [T, lists, most]
+  std::span<int32_t> counts;  ///< [T, lists]
+
+  std::span<const int32_t> of(int64_t token, int kv_head) const {
+    const int64_t list = token * lists + (lists == 1 ? 0 : kv_head);
+    return keys.subspan(size_t(list * most), size_t(counts[size_t(list)]));
+  }
+};
+
+/// The numbers of the `top` largest scores, ascending; of equal ones the lower number wins. Returns how many: min(top, n). `out` has room for them.
+int64_t choose_top(std::span<const float> scores, int64_t top, int32_t* out) noexcept;
+
+/// Scores of the keys a token sees, in blocks of `block` of which the last may be shorter. Chosen are the `local` last blocks, and of the others those whose
+/// best keys are best, `top` blocks in all. Writes their keys, ascending, returns how many. `best`: scratch, a float for each block; `blocks`: `top` numbers.
+int64_t choose_blocks(std::span<const float> scores, int block, int local, int64_t top, float* best, int32_t* blocks, int32_t* out) noexcept;
+
+}  // namespace isotope::ops

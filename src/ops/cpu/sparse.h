@@ -1,0 +1,42 @@
+// The CPU implementation of SparseOps: a part of CpuOps that only some families need.
+#pragma once
+
+#include "ops/cpu/chosen.h"
+#include "ops/cpu/cpu_ops.h"
+#include "ops/cpu/sparse_context.h"
+#include "ops/sparse.h"
+
+namespace isotope::ops {
+
+class CpuSparse final : public SparseOps {
+ public:
+  explicit CpuSparse(CpuOps& ops) : o_(ops) {}
+  /// A new step: nothing is chosen yet.
+  void begin() { chosen_ = {}; }
+
+  void choose_keys(const IndexArgs&) override;
+  Tensor attend_chosen(AttentionArgs) override;
+  void compress(const CompressArgs&) override;
+  Tensor attend_compressed(const CompressedArgs&) override;
+  Tensor clamped_act_mul(Tensor gate, Tensor up, Activation, float limit, float alpha) override;
+
+  Tensor spread(Tensor x, int streams) override;
+  StreamStep enter(Tensor streams, const Streams&) override;
+  void leave(Tensor streams, const StreamStep&, Tensor y) override;
+  Tensor join(Tensor streams, const Streams&) override;
+
+ private:
+  SparseContext context() const;
+  /// The layer's spec, if it has that form and its group takes part in the batch.
+  const KvLayerSpec& checked(int layer, KvForm) const;
+  /// A row for each token into a layer of rows.
+  void store_rows(Tensor x, int layer) const;
+  /// Streams normed as one, times the matrix that says how they are mixed.
+  Tensor mixture(Tensor streams, const Streams&) const;
+
+  CpuOps& o_;
+  base::Arena memory_;  ///< of the choice
+  Chosen chosen_;
+};
+
+}  // namespace isotope::ops
