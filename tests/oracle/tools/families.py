@@ -121,10 +121,11 @@ family("glm4_moe_lite", "glm4_moe_lite", "Glm4MoeLiteForCausalLM", merged(MLA, t
        rope_theta=1000000, rope_scaling=None, partial_rotary_factor=1.0))
 # Attention to the keys that an indexer chooses. Many index heads, or their rectified scores would be zero together and tie.
 INDEX = dict(index_n_heads=16, index_head_dim=16, index_topk=16)
-family("deepseek_v32", "deepseek_v32", "DeepseekV32ForCausalLM", merged(DEEPSEEK_V3, INDEX), gguf=False)
+family("deepseek_v32", "deepseek_v32", "DeepseekV32ForCausalLM", merged(DEEPSEEK_V3, INDEX))
 family("glm_moe_dsa", "glm_moe_dsa", "GlmMoeDsaForCausalLM", merged(MLA, INDEX, num_hidden_layers=4, scoring_func="sigmoid", topk_method="noaux_tc",
-       num_nextn_predict_layers=0, index_topk_freq=2, index_skip_topk_offset=2, indexer_rope_interleave=True, rope_interleave=True, rope_theta=None,
-       rope_parameters=dict(rope_theta=1000000, rope_type="default")), gguf=False)
+       num_nextn_predict_layers=0, index_topk_freq=2, index_skip_topk_offset=2, indexer_types=["full", "full", "shared", "full"],
+       indexer_rope_interleave=True, rope_interleave=True, rope_theta=None,
+       rope_parameters=dict(rope_theta=1000000, rope_type="default")))
 family("minimax_m3", "minimax_m3_vl_text", "MiniMaxM3VLForCausalLM", merged(BASE, num_hidden_layers=3, head_dim=32, rotary_dim=16, partial_rotary_factor=0.5,
        intermediate_size=32, dense_intermediate_size=96, shared_intermediate_size=32, num_local_experts=8, num_experts_per_tok=3, rms_norm_eps=1e-6,
        rope_theta=5000000, hidden_act="swigluoai", swiglu_alpha=1.702, swiglu_limit=1.5, routed_scaling_factor=2.0, moe_layer_freq=[0, 1, 1],
