@@ -28,6 +28,7 @@ const Way kWays[] = {
     {.name = "chunk_1", .chunk = 1},
     {.name = "chunk_7", .chunk = 7},
     {.name = "chunk_16", .chunk = 16},
+    {.name = "chunk_64", .chunk = 64},
     {.name = "in_a_batch", .neighbours = true},
     {.name = "in_a_batch_chunk_7_scattered", .threads = 2, .chunk = 7, .neighbours = true, .scatter = true},
     {.name = "threads_2", .threads = 2},

@@ -5,8 +5,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 
-#include "kernels/cpu/pick.h"
 #include "ops/cpu/feed.h"
 
 namespace isotope::ops {
@@ -59,13 +59,16 @@ std::vector<int64_t> reference_choice(const Shape& s, int64_t p, int kv_head) {
     scores[unit] = std::max(scores[unit], score);
   }
   for (int l = 0; l < s.local && l < int(scores.size()); ++l) scores[scores.size() - 1 - size_t(l)] = 1e30 - l;
-  std::vector<double> order = scores;
-  std::sort(order.rbegin(), order.rend());
+  std::vector<size_t> order(scores.size());
+  std::iota(order.begin(), order.end(), size_t{0});
+  std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) { return scores[a] > scores[b]; });  // equal ones, as of rectified products: the lower
   const size_t n = size_t(std::min<int64_t>(s.top, int64_t(order.size())));
-  if (n < order.size() && order[n - 1] - order[n] < 1e-5) return {};
+  const double gap = n < order.size() ? scores[order[n - 1]] - scores[order[n]] : 1;
+  if (gap > 0 && gap < 1e-5) return {};
+  order.resize(n);
   std::vector<int64_t> keys;
   for (int64_t t = 0; t <= p; ++t)
-    if (scores[size_t(t / s.block)] >= order[n - 1]) keys.push_back(t);
+    if (std::find(order.begin(), order.end(), size_t(t / s.block)) != order.end()) keys.push_back(t);
   return keys;
 }
 
