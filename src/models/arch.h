@@ -30,7 +30,7 @@ enum class Sparse : uint8_t {
 
 struct Arch {
   std::string_view name;        ///< ours, and what `isotope inspect` prints
-  std::string_view gguf;        ///< general.architecture; empty = another row reads those files
+  std::string_view gguf;        ///< general.architecture; several separated by spaces; empty = another row reads those files
   std::string_view classes;     ///< config.json `architectures`, separated by spaces; vision-language wrappers whose text part is this family too
   std::string_view model_type;  ///< of the text model's configuration; several names separated by spaces
   std::unique_ptr<Transformer> (*make)();

@@ -26,9 +26,17 @@ constexpr ActName kActs[] = {{"silu", ops::Activation::silu},
                              {"relu", ops::Activation::relu},
                              {"relu2", ops::Activation::relu2}};
 
+/// transformers 5 leaves the number out where the list of their kinds says it (Nemotron-H).
+Result<int64_t> layer_count(const Metadata& f) {
+  if (f.has("num_hidden_layers") || !f.has("layers_block_type")) return in_range(f, "num_hidden_layers", 1, kMaxLayers);
+  ISO_TRY(const std::vector<std::string_view> kinds, f.strings("layers_block_type"));
+  if (kinds.empty() || int64_t(kinds.size()) > kMaxLayers) return wrong(f, fmt::format("layers_block_type has {} entries", kinds.size()));
+  return int64_t(kinds.size());
+}
+
 Result<void> parse_sizes(const ConfigSource& s, ModelConfig& c) {
   const Metadata& f = s.fields;
-  ISO_TRY(c.layers, in_range(f, "num_hidden_layers", 1, kMaxLayers));
+  ISO_TRY(c.layers, layer_count(f));
   ISO_TRY(c.draft_layers, in_range_or(f, "num_nextn_predict_layers", 0, kMaxLayers, 0));
   if (s.gguf) c.layers -= c.draft_layers;  // block_count counts them as well
   if (c.layers < 1) return wrong(f, fmt::format("num_nextn_predict_layers is {}, which leaves no layer", c.draft_layers));
@@ -37,7 +45,7 @@ Result<void> parse_sizes(const ConfigSource& s, ModelConfig& c) {
   const bool dense = !s.arch->moe || f.has(ffn);  // a model of experts alone need not name it
   if (dense) { ISO_TRY(c.ffn, in_range(f, ffn, 1, kMaxWidth)); }
   ISO_TRY(c.vocab, in_range(f, "vocab_size", 1, kMaxVocab));
-  ISO_TRY(c.context_length, in_range(f, "max_position_embeddings", 1, kMaxContext));
+  ISO_TRY(c.context_length, in_range(f, spelled(f, {"max_position_embeddings", "model_max_length"}), 1, kMaxContext));
   ISO_TRY(const int64_t heads, in_range(f, "num_attention_heads", 1, kMaxHeads));
   c.heads = int(heads);
   if (s.arch->latent) return parse_latent(s, c);
@@ -61,6 +69,27 @@ Result<float> attention_scale(const ConfigSource& s, const ModelConfig& c) {
   return float(1 / std::sqrt(divisor));
 }
 
+/// MiniMax-Text-01 names what its blocks keep and add; Falcon-H1 multiplies by numbers that a block's linear layers let through.
+Result<void> parse_scales(const ConfigSource& s, ModelConfig& c) {
+  const Metadata& f = s.fields;
+  BlockScales& b = c.scales;
+  const std::pair<std::string_view, float*> kept[] = {
+      {"full_attn_alpha_factor", &b.keep_attention},   {"full_attn_beta_factor", &b.attention}, {"linear_attn_alpha_factor", &b.keep_mixer},
+      {"linear_attn_beta_factor", &b.mixer}, {"mlp_alpha_factor", &b.keep_feed_forward}, {"mlp_beta_factor", &b.feed_forward}};
+  for (const auto& [key, to] : kept) { ISO_TRY(*to, finite_or(f, key, 1)); }
+  if (!s.arch->beside) return {};
+  ISO_TRY(const float in, finite_or(f, "attention_in_multiplier", 1));
+  ISO_TRY(const float key, finite_or(f, "key_multiplier", 1));
+  ISO_TRY(b.attention, finite_or(f, "attention_out_multiplier", 1));
+  ISO_TRY(b.mixer, finite_or(f, "ssm_out_multiplier", 1));
+  c.attn_scale *= in * in * key, b.attention *= in;
+  if (!f.has("mlp_multipliers")) return {};
+  ISO_TRY(const std::vector<double> mlp, f.numbers("mlp_multipliers"));
+  if (mlp.size() != 2) return wrong(f, fmt::format("mlp_multipliers has {} entries, must have 2", mlp.size()));
+  b.gate = float(mlp[0]), b.feed_forward = float(mlp[1]);
+  return {};
+}
+
 Result<void> parse_numbers(const ConfigSource& s, ModelConfig& c) {
   const Metadata& f = s.fields;
   const std::string_view eps_key = f.has("norm_eps") ? "norm_eps" : f.has("layer_norm_epsilon") ? "layer_norm_epsilon" : "rms_norm_eps";
@@ -75,7 +104,9 @@ Result<void> parse_numbers(const ConfigSource& s, ModelConfig& c) {
   ISO_TRY(c.residual_scale, finite_or(f, "residual_multiplier", 1));
   ISO_TRY(const float logits_scaling, finite_or(f, "logits_scaling", 1));
   if (logits_scaling == 0) return wrong(f, "logits_scaling is 0");
-  c.logit_scale = 1 / logits_scaling;
+  ISO_TRY(const float head_scale, finite_or(f, "lm_head_multiplier", 1));
+  c.logit_scale = head_scale / logits_scaling;
+  ISO_CHECK_OK(parse_scales(s, c));
   c.gemma_norms = s.arch->hf_norm_shift != 0;
   if (s.arch->scaled_embedding) c.embed_scale *= std::sqrt(float(c.hidden));
   return {};
@@ -104,6 +135,7 @@ Result<void> parse_presence(const ConfigSource& s, ModelConfig& c) {
     c.qkv_bias = Presence::yes;
     return {};
   }
+  if (attention && s.arch->beside) return unknown(f, "attention_bias is true", fmt::format("only models of '{}' without it are supported", s.arch->name));
   c.qkv_bias = yes_no(attention), c.out_bias = yes_no(out), c.mlp_bias = yes_no(mlp);
   return {};
 }
@@ -164,7 +196,7 @@ Result<ModelConfig> parse_fields(const ConfigSource& s, const weights::Checkpoin
 }  // namespace
 
 Result<ops::Activation> parse_act(const Metadata& f) {
-  const std::string_view key = f.has("hidden_activation") ? "hidden_activation" : "hidden_act";
+  const std::string_view key = spelled(f, {"hidden_activation", "mlp_hidden_act", "hidden_act"});
   ISO_TRY(const std::string_view name, f.string_or(key, "silu"));
   for (const ActName& a : kActs)
     if (a.name == name) return a.act;
@@ -176,6 +208,12 @@ tl::unexpected<Error> wrong(const Metadata& f, std::string what) {
 }
 tl::unexpected<Error> unknown(const Metadata& f, std::string what, std::string remedy) {
   return fail(Code::unsupported, std::move(what), f.source(), std::move(remedy));
+}
+
+std::string_view spelled(const Metadata& f, std::initializer_list<std::string_view> names) {
+  for (std::string_view n : names)
+    if (f.has(n)) return n;
+  return *names.begin();
 }
 
 Result<int64_t> in_range(const Metadata& f, std::string_view key, int64_t low, int64_t high) {
@@ -196,7 +234,7 @@ Result<float> finite_or(const Metadata& f, std::string_view key, double otherwis
 Result<ModelConfig> parse_config(const weights::Checkpoint& ck, const std::map<std::string, std::string>& overrides, int64_t served_len) {
   ISO_TRY(const ConfigSource s, ck.container() == "gguf" ? gguf_source(ck, overrides) : hf_source(ck, overrides));
   Result<ModelConfig> c = parse_fields(s, ck, served_len);
-  if (!c && s.gguf) name_gguf_key(*s.arch, c.error());
+  if (!c && s.gguf) name_gguf_key(ck.metadata().string_or("general.architecture", s.arch->gguf).value_or(s.arch->gguf), c.error());
   return c;
 }
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <initializer_list>
 #include <string>
 #include <string_view>
 
@@ -23,7 +24,12 @@ Result<float> finite_or(const weights::Metadata&, std::string_view key, double o
 
 /// Fills ModelConfig::latent, and the heads of the cache that follow from it.
 Result<void> parse_latent(const ConfigSource&, ModelConfig&);
-/// Fills ModelConfig::state and says which layers attend and which carry a state.
+/// The first of several spellings that the file uses; the first of all if it uses none.
+std::string_view spelled(const weights::Metadata&, std::initializer_list<std::string_view> names);
+
+/// Says which layers attend, which carry a state and which are a feed-forward block alone.
+Result<void> place_mixers(const ConfigSource&, ModelConfig&);
+/// Fills ModelConfig::state, after place_mixers(), which it calls.
 Result<void> parse_mixers(const ConfigSource&, ModelConfig&);
 
 /// hidden_activation or hidden_act; silu when neither is there.

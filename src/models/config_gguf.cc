@@ -77,7 +77,19 @@ constexpr KeyRow kKeys[] = {
     {"hyper_connection.sinkhorn_iterations", "/hc_sinkhorn_iters", Kind::integer},
     {"hyper_connection.epsilon", "/hc_eps", Kind::number},
     {"hash_layer_count", "/num_hash_layers", Kind::integer},
+    {"moe_latent_size", "/moe_latent_size", Kind::integer},
 };
+
+/// Hybrid models give numbers layer by layer, 0 where a layer has no such block; the others must be the same.
+Result<json> by_layer(const Metadata& m, const std::string& key) {
+  ISO_TRY(const std::vector<int64_t> all, m.integers(key));
+  int64_t found = 0;
+  for (int64_t v : all) {
+    if (v && found && v != found) return unknown(m, fmt::format("{} holds {} and {}", key, found, v), "only one number for all layers that have one is supported");
+    if (v) found = v;
+  }
+  return json(found);
+}
 
 Result<json> value(const Metadata& m, const std::string& key, Kind kind) {
   switch (kind) {
@@ -180,14 +192,14 @@ Result<void> read_latent(const Checkpoint& c, const std::string& prefix, json& o
 
 }  // namespace
 
-void name_gguf_key(const Arch& arch, Error& e) {
+void name_gguf_key(std::string_view architecture, Error& e) {
   const KeyRow* named = nullptr;  // the longest: num_experts is part of num_experts_per_tok
   for (const KeyRow& row : kKeys) {
     std::string field = row.hf + 1;
     std::replace(field.begin(), field.end(), '/', '.');
     if (e.what.find(field) != std::string::npos && (!named || field.size() >= std::string_view(named->hf).size())) named = &row;
   }
-  if (named) e.source += fmt::format(", {}.{}", arch.gguf, named->gguf);
+  if (named) e.source += fmt::format(", {}.{}", architecture, named->gguf);
 }
 
 Result<ConfigSource> gguf_source(const Checkpoint& c, const std::map<std::string, std::string>& overrides) {
@@ -202,7 +214,9 @@ Result<ConfigSource> gguf_source(const Checkpoint& c, const std::map<std::string
   for (const KeyRow& row : kKeys) {
     const std::string key = prefix + std::string(row.gguf);
     if (!m.has(key)) continue;
-    ISO_TRY(json v, value(m, key, row.kind));
+    const bool hybrid = arch->mixer != Mixer::attention;
+    ISO_TRY(json v, hybrid && m.is_array(key) ? by_layer(m, key) : value(m, key, row.kind));
+    if (hybrid && v == 0) continue;  // models without such blocks write 0
     out[json::json_pointer(row.hf)] = std::move(v);
   }
   ISO_CHECK_OK(read_pattern(m, prefix + "attention.sliding_window_pattern", out));
@@ -210,6 +224,7 @@ Result<ConfigSource> gguf_source(const Checkpoint& c, const std::map<std::string
   ISO_CHECK_OK(read_rope(c, prefix, out));
   if (arch->latent) ISO_CHECK_OK(read_latent(c, prefix, out));
   ISO_CHECK_OK(read_sparse(c, *arch, prefix, out));
+  ISO_CHECK_OK(read_gguf_state(c, *arch, prefix, out));
 
   if (!arch->latent && m.has(prefix + "attention.value_length") && m.has(prefix + "attention.key_length")) {
     ISO_TRY(const int64_t k, m.integer(prefix + "attention.key_length"));
@@ -223,7 +238,7 @@ Result<ConfigSource> gguf_source(const Checkpoint& c, const std::map<std::string
   ISO_TRY(const bool causal, m.boolean_or(prefix + "attention.causal", true));
   if (!causal) return unknown(m, prefix + "attention.causal is false", "only causal attention is supported");
   ISO_TRY(const bool rope, m.boolean_or(prefix + "rope.scaling.finetuned", true));
-  if (arch->name == "granite" && !rope) out["no_rope_layer_interval"] = 1;
+  if (arch->name.starts_with("granite") && !rope) out["no_rope_layer_interval"] = 1;
   if (const weights::TensorEntry* e = c.find("token_embd.weight")) out["vocab_size"] = e->shape[0];
   out["tie_word_embeddings"] = c.find("output.weight") == nullptr;
   ISO_TRY(Metadata fields, Metadata::from_json(out.dump(-1, ' ', false, json::error_handler_t::replace), m.source()));

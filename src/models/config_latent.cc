@@ -14,6 +14,7 @@ Result<void> parse_latent(const ConfigSource& s, ModelConfig& c) {
   ISO_TRY(const int64_t turning, in_range(f, "qk_rope_head_dim", 2, kMaxHeadDim));
   ISO_TRY(const int64_t value, in_range(f, "v_head_dim", 1, kMaxHeadDim));
   l.kv_rank = int(rank), l.plain = int(plain), l.turning = int(turning), l.value = int(value);
+  ISO_TRY(l.gated, f.boolean_or("latent_head_gate", false));
   c.kv_heads = 1;
   c.head_dim = l.turning + l.kv_rank;
   return {};

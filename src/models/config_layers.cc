@@ -68,10 +68,25 @@ Result<void> parse_windows(const ConfigSource& s, ModelConfig& c) {
   return {};
 }
 
+/// Hybrid models may say for all layers that none turns.
+Result<void> parse_hybrid_nope(const ConfigSource& s, ModelConfig& c) {
+  const Metadata& f = s.fields;
+  bool nope = s.arch->theta_or_nope && !f.has(f.has("rope_parameters") ? "rope_parameters.rope_theta" : "rope_theta");
+  if (s.arch->mixer != Mixer::attention) {
+    ISO_TRY(const std::string_view kind, f.string_or("position_embedding_type", "rope"));
+    if (kind != "rope" && kind != "nope") return unknown(f, fmt::format("position_embedding_type is '{}'", kind), "known: rope, nope");
+    nope |= kind == "nope";
+  }
+  if (nope)
+    for (LayerConfig& l : c.layer) l.rope = false;
+  return {};
+}
+
 }  // namespace
 
 Result<void> parse_layers(const ConfigSource& s, ModelConfig& c) {
   ISO_CHECK_OK(parse_nope(s.fields, c));
+  ISO_CHECK_OK(parse_hybrid_nope(s, c));
   ISO_CHECK_OK(parse_windows(s, c));
   const auto slides = [](const LayerConfig& l) { return l.window > 0; };
   if (s.arch->nope_full && std::any_of(c.layer.begin(), c.layer.end(), slides))

@@ -13,13 +13,6 @@ using weights::Metadata;
 
 constexpr int64_t kMaxExperts = 1 << 12, kMaxGroups = 256;
 
-/// The first of several spellings that the file uses; the first of all if it uses none.
-std::string_view spelled(const Metadata& f, std::initializer_list<std::string_view> names) {
-  for (std::string_view n : names)
-    if (f.has(n)) return n;
-  return *names.begin();
-}
-
 /// A number, or a list that holds the same number for every layer (Hunyuan).
 Result<int64_t> uniform(const Metadata& f, std::string_view key, int64_t low, int64_t high) {
   if (!f.is_array(key)) return in_range(f, key, low, high);
@@ -31,7 +24,7 @@ Result<int64_t> uniform(const Metadata& f, std::string_view key, int64_t low, in
 }
 
 Result<void> parse_shared(const Metadata& f, MoeConfig& m) {
-  const std::string_view width = spelled(f, {"shared_expert_intermediate_size", "shared_intermediate_size"});
+  const std::string_view width = spelled(f, {"shared_expert_intermediate_size", "shared_intermediate_size", "moe_shared_expert_intermediate_size"});
   if (f.has(width)) {
     ISO_TRY(m.shared_ffn, in_range(f, width, 0, kMaxWidth));
     return {};
@@ -49,7 +42,7 @@ Result<void> parse_groups(const Metadata& f, int64_t experts, Routing& r) {
   if (!method.empty() && method != "greedy" && method != "group_limited_greedy" && method != "noaux_tc")
     return unknown(f, fmt::format("topk_method is '{}'", method), "known: greedy, group_limited_greedy, noaux_tc");
   if (method == "greedy") return {};
-  ISO_TRY(const int64_t groups, in_range_or(f, "n_group", 1, kMaxGroups, 1));
+  ISO_TRY(const int64_t groups, in_range_or(f, spelled(f, {"n_group", "num_expert_group"}), 1, kMaxGroups, 1));
   ISO_TRY(const int64_t used, in_range_or(f, "topk_group", 1, groups, 1));
   if (experts % groups) return wrong(f, fmt::format("{} experts are no multiple of n_group {}", experts, groups));
   if (experts / groups * used < r.used) return wrong(f, fmt::format("{} of {} groups hold fewer than the {} experts a token goes to", used, groups, r.used));
@@ -66,12 +59,12 @@ Result<void> parse_routing(const ConfigSource& s, MoeConfig& m) {
   const std::string_view used_key = spelled(f, {"num_experts_per_tok", "moe_k", "moe_topk", "num_experts_per_token", "experts_per_token", "moe_top_k"});
   ISO_TRY(const int64_t used, uniform(f, used_key, 1, m.experts));
   r.used = int(used);
-  ISO_TRY(const std::string_view score, f.string_or("scoring_func", "softmax"));
+  ISO_TRY(const std::string_view score, f.string_or(spelled(f, {"scoring_func", "moe_router_activation_func"}), "softmax"));
   if (score == "noaux_tc") r.score = Routing::Score::sigmoid;  // dots.llm1 names the method here
   else if (score == "sqrtsoftplus") r.score = Routing::Score::sqrt_softplus;
   else if (score != "softmax" && score != "sigmoid") return unknown(f, fmt::format("scoring_func is '{}'", score), "known: softmax, sigmoid, sqrtsoftplus");
   else r.score = score == "sigmoid" ? Routing::Score::sigmoid : Routing::Score::softmax;
-  ISO_TRY(r.renormalize, f.boolean_or(spelled(f, {"norm_topk_prob", "route_norm"}), false));
+  ISO_TRY(r.renormalize, f.boolean_or(spelled(f, {"norm_topk_prob", "route_norm", "moe_renormalize"}), false));
   ISO_TRY(r.scale, finite_or(f, spelled(f, {"routed_scaling_factor", "router_scaling_factor"}), 1));
   return parse_groups(f, m.experts, r);
 }
@@ -98,6 +91,14 @@ Result<void> parse_flags(const Metadata& f, ModelConfig& c) {
   return {};
 }
 
+/// Of every n layers the one with that number (Jamba).
+Result<void> parse_period(const Metadata& f, ModelConfig& c) {
+  ISO_TRY(const int64_t period, in_range(f, "expert_layer_period", 1, kMaxLayers));
+  ISO_TRY(const int64_t offset, in_range_or(f, "expert_layer_offset", 0, period - 1, 0));
+  for (int64_t i = 0; i < c.layers; ++i) c.layer[size_t(i)].moe = i % period == offset;
+  return {};
+}
+
 Result<void> parse_types(const Metadata& f, ModelConfig& c) {
   ISO_TRY(const std::vector<std::string_view> types, f.strings("mlp_layer_types"));
   if (int64_t(types.size()) != c.layers) return wrong(f, fmt::format("mlp_layer_types has {} entries for {} layers", types.size(), c.layers));
@@ -108,14 +109,29 @@ Result<void> parse_types(const Metadata& f, ModelConfig& c) {
   return {};
 }
 
+/// Whether a model of a family that may be without experts is: it has one at most, or (layers of one block) no layer with some.
+bool lacks_experts(const ConfigSource& s, std::string_view count, const ModelConfig& c) {
+  if (s.arch->one_block) return std::none_of(c.layer.begin(), c.layer.end(), [](const LayerConfig& l) { return l.moe; });
+  const auto experts = s.fields.integer_or(count, 0);
+  return experts && *experts <= 1;
+}
+
 }  // namespace
 
 Result<void> parse_moe(const ConfigSource& s, ModelConfig& c) {
   const Metadata& f = s.fields;
   if (!s.arch->moe) return {};
   MoeConfig& m = c.moe;
-  ISO_TRY(m.experts, in_range(f, spelled(f, {"num_experts", "num_local_experts", "n_routed_experts", "moe_num_experts"}), 1, kMaxExperts));
+  const std::string_view count = spelled(f, {"num_experts", "num_local_experts", "n_routed_experts", "moe_num_experts"});
+  if (s.arch->maybe_moe && lacks_experts(s, count, c)) {
+    // A dense Granite hybrid has the block that its mixtures share.
+    ISO_TRY(c.ffn, in_range_or(f, "shared_intermediate_size", 1, kMaxWidth, c.ffn));
+    return {};
+  }
+  ISO_TRY(m.experts, in_range(f, count, 1, kMaxExperts));
   ISO_TRY(m.ffn, uniform(f, spelled(f, {"moe_intermediate_size", "intermediate_size"}), 1, kMaxWidth));
+  ISO_TRY(m.latent, in_range_or(f, "moe_latent_size", 0, kMaxWidth, 0));
+  if (m.latent > 0 && s.arch->moe->to_latent.empty()) return unknown(f, fmt::format("moe_latent_size is {}", m.latent), "only families with such experts have it");
   ISO_CHECK_OK(parse_routing(s, m));
   ISO_CHECK_OK(parse_shared(f, m));
   if (!s.arch->moe->bias.empty()) m.choice_bias = s.gguf ? Presence::maybe : Presence::yes;
@@ -125,9 +141,10 @@ Result<void> parse_moe(const ConfigSource& s, ModelConfig& c) {
     ISO_TRY(m.swiglu_alpha, finite_or(f, "swiglu_alpha", 1.702));
     if (!(m.swiglu_limit > 0)) return wrong(f, fmt::format("swiglu_limit is {}, must be positive", m.swiglu_limit));
   }
+  if (s.arch->one_block) return {};  // place_mixers() knows
   if (f.is_array("moe_layer_freq")) return parse_flags(f, c);
   const bool typed = f.has("mlp_layer_types") && s.arch->sparse != Sparse::compressed;  // whose types say how experts are chosen
-  return typed ? parse_types(f, c) : parse_places(f, c);
+  return typed ? parse_types(f, c) : f.has("expert_layer_period") ? parse_period(f, c) : parse_places(f, c);
 }
 
 }  // namespace isotope::models

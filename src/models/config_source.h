@@ -2,6 +2,7 @@
 #pragma once
 
 #include <map>
+#include <nlohmann/json_fwd.hpp>
 #include <string>
 
 #include "models/arch.h"
@@ -20,7 +21,9 @@ struct ConfigSource {
 Result<ConfigSource> hf_source(const weights::Checkpoint&, const std::map<std::string, std::string>& overrides);
 /// From GGUF keys, translated by a table, and the rope tensors. Keys that only GGUF has: "rotary_dim", "rope_divisors".
 Result<ConfigSource> gguf_source(const weights::Checkpoint&, const std::map<std::string, std::string>& overrides);
+/// Adds what a GGUF file says of layers with a recurrent state; `prefix` is "<architecture>.".
+Result<void> read_gguf_state(const weights::Checkpoint&, const Arch&, const std::string& prefix, nlohmann::json& out);
 /// Adds the GGUF spelling of the field that an error speaks of.
-void name_gguf_key(const Arch&, Error&);
+void name_gguf_key(std::string_view architecture, Error&);
 
 }  // namespace isotope::models

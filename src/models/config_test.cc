@@ -271,7 +271,7 @@ TEST(Config, NamesWhatIsWrongInGguf) {
   const std::vector<float> many(5000, 1.0f);
   const float few[] = {1, 1};
   const std::pair<test::GgufWriter, const char*> cases[] = {
-      {gguf("mamba"), "'mamba'"},
+      {gguf("rwkv7"), "'rwkv7'"},
       {gguf("qwen2").u32("qwen2.expert_count", 8), "qwen2.expert_count is 8"},
       {gguf("llama").u32("llama.expert_count", 8), "num_experts_per_tok"},  // a Mixtral that does not say how many experts a token goes to
       {gguf("llama").u32("llama.expert_count", 8).u32("llama.expert_used_count", 9), "llama.expert_used_count"},
@@ -297,7 +297,7 @@ TEST(Config, NamesWhatIsWrongInGguf) {
 }
 
 TEST(Config, UnknownArchitecturesListTheSupportedOnes) {
-  const auto r = parse_gguf(gguf("mamba"));
+  const auto r = parse_gguf(gguf("rwkv7"));
   ASSERT_FALSE(r);
   for (const char* name : {"llama (", "qwen3", "gemma3", "Olmo2ForCausalLM"}) EXPECT_THAT(r.error().remedy, HasSubstr(name));
 }

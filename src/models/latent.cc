@@ -19,22 +19,28 @@ Tensor Transformer::mix_latent(ops::Ops& o, const RowSource& h, size_t layer) co
   const LatentConfig& c = config_.latent;
   const LatentWeights& w = layers[layer].latent;
   const Indexer* const index = layers[layer].indexer.get();                           // reads compressed queries as well
-  const std::array<const ops::Linear*, 4> first = {w.q_a ? &w.q_a : &w.q, &w.kv, index ? &index->k : nullptr, index ? &index->weights : nullptr};
-  std::array<Tensor, 4> out;
-  o.project(h, std::span(first).first(index ? 4 : 2), std::span(out).first(index ? 4 : 2));
-  auto [q, kv, index_k, index_weights] = out;
+  std::array<const ops::Linear*, 5> first = {w.q_a ? &w.q_a : &w.q, &w.kv};
+  size_t n = 2;
+  if (index) first[n++] = &index->k, first[n++] = &index->weights;
+  if (w.gate) first[n++] = &w.gate;
+  std::array<Tensor, 5> out;
+  o.project(h, std::span(first).first(n), std::span(out).first(n));
+  Tensor q = out[0];
+  const Tensor kv = out[1], gate = w.gate ? out[n - 1] : Tensor{};
   if (w.q_a) {
     const std::array<const ops::Linear*, 2> next = {&w.q, index ? &index->q : nullptr};
     std::array<Tensor, 2> queries;
     o.project({.x = q, .norm = ops::Norm{w.q_norm, kEps}}, std::span(next).first(index ? 2 : 1), std::span(queries).first(index ? 2 : 1));
     q = queries[0];                                                                   // [T, H * plain + H * turning]
-    if (index) choose_keys(o, queries[1], index_k, index_weights, layer);
+    if (index) choose_keys(o, queries[1], out[2], out[3], layer);
   }
   o.head_norm(kv.columns(c.turning, c.kv_rank), c.kv_rank, w.kv_norm, kEps);          // [T, turning + kv_rank]
   const int64_t plain = int64_t{config_.heads} * c.plain, turning = int64_t{config_.heads} * c.turning;
   q = o.linear_heads({.x = q, .step = c.plain, .ws = w.k_up, .lead = q.columns(plain, turning)});
   const Tensor mixed = attend(o, {q, kv, kv}, layer, nullptr);                        // [T, H * (turning + kv_rank)]
-  return o.linear_heads({.x = mixed, .first = c.turning, .step = config_.head_dim, .ws = w.v_up});
+  const Tensor y = o.linear_heads({.x = mixed, .first = c.turning, .step = config_.head_dim, .ws = w.v_up});
+  if (gate) o.sigmoid_mul(y, gate);
+  return y;
 }
 
 }  // namespace isotope::models

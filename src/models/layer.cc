@@ -85,19 +85,27 @@ Tensor Transformer::mix(ops::Ops& o, const RowSource& h, size_t layer) const {
   if (w.mamba2) return mix_mamba2(o, h, layer);
   if (w.mamba1) return mix_mamba1(o, h, layer);
   if (w.conv) return mix_conv(o, h, layer);
+  if (w.channel_delta) return mix_channel_delta(o, h, layer);
+  if (w.lightning) return mix_lightning(o, h, layer);
   if (w.q_gate) return mix_gated(o, h, layer);
   if (w.indexer) return mix_indexed(o, h, layer);
   return attend(o, project(o, h, w), layer, &w);
 }
 
 Tensor Transformer::feed_forward(ops::Ops& o, const RowSource& h, const Layer& w) const {
-  if (!w.moe && config_.mlp_limit > 0) {
-    const ops::Linear* const ws[] = {&w.gate, &w.up};
-    Tensor t[2];
-    o.project(h, ws, t);
-    return o.linear(o.sparse()->clamped_act_mul(t[0], t[1], config_.act, config_.mlp_limit, config_.mlp_alpha), w.down);
+  if (w.moe) return o.moe(o.rows(h), w.moe);
+  if (!w.gate) {
+    const Tensor y = o.project(h, w.up);
+    o.activate(y, config_.act);
+    return o.linear(y, w.down);
   }
-  return w.moe ? o.moe(o.rows(h), w.moe) : o.project(o.gated(h, {w.gate, w.up, config_.act, w.down}), w.down);
+  if (config_.scales.gate == 1 && !(config_.mlp_limit > 0)) return o.project(o.gated(h, {w.gate, w.up, config_.act, w.down}), w.down);
+  const ops::Linear* const ws[] = {&w.gate, &w.up};
+  Tensor t[2];
+  o.project(h, ws, t);
+  if (config_.mlp_limit > 0) return o.linear(o.sparse()->clamped_act_mul(t[0], t[1], config_.act, config_.mlp_limit, config_.mlp_alpha), w.down);
+  o.scale(t[0], config_.scales.gate);
+  return o.linear(o.act_mul(t[0], t[1], config_.act), w.down);
 }
 
 Tensor Transformer::logits(ops::Ops& o, const RowSource& h) const {

@@ -11,7 +11,7 @@ class Dense final : public Transformer {
   ops::Tensor forward(ops::Ops&, const ops::Batch&, const HiddenTap*) const override;
 };
 
-/// One block a layer: norm, mixer, add. Mamba 1 and 2.
+/// One block a layer: norm, block, add. Mamba 1 and 2, Nemotron-H.
 class Single final : public Transformer {
  public:
   ops::Tensor forward(ops::Ops&, const ops::Batch&, const HiddenTap*) const override;
@@ -46,6 +46,24 @@ class Streamed final : public Transformer {
   };
   void compress(ops::Ops&, const Compressor&, Made, size_t layer) const;
   ops::Tensor mix_compressed(ops::Ops&, const ops::RowSource& h, size_t layer) const;
+};
+
+/// Norm, attention and a mixer beside it, add; norm, feed-forward block, add. Falcon-H1.
+class Parallel final : public Transformer {
+ public:
+  ops::Tensor forward(ops::Ops&, const ops::Batch&, const HiddenTap*) const override;
+};
+
+/// Norm, block, add to the normed. MiniMax-Text-01.
+class NormedResidual final : public Transformer {
+ public:
+  ops::Tensor forward(ops::Ops&, const ops::Batch&, const HiddenTap*) const override;
+};
+
+/// Dense where a layer carries a state, PostNorm where it attends. OLMo Hybrid.
+class MixedNorms final : public Transformer {
+ public:
+  ops::Tensor forward(ops::Ops&, const ops::Batch&, const HiddenTap*) const override;
 };
 
 }  // namespace isotope::models

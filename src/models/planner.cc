@@ -17,11 +17,11 @@ using tensor::HostTensor;
 Names names_of(const Checkpoint& c) {
   if (c.container() == "gguf") return {true, "", "blk.", ""};
   static constexpr std::string_view kBodies[][2] = {
-      {"model.", ""}, {"language_model.model.", "language_model."}, {"model.language_model.", ""}, {"", ""}};
+      {"model.", ""}, {"language_model.model.", "language_model."}, {"model.language_model.", ""}, {"backbone.", ""}, {"", ""}};
   if (c.find("embed.weight")) return {false, "", "layers.", ""};  // DeepSeek's own names
-  if (c.find("backbone.embeddings.weight")) return {false, "backbone.", "backbone.layers.", ""};
   for (const auto& [body, head] : kBodies)
-    if (c.find(fmt::format("{}embed_tokens.weight", body))) return {false, std::string(body), fmt::format("{}layers.", body), std::string(head)};
+    for (const char* table : {"embed_tokens", "embeddings", "word_embeddings"})
+      if (c.find(fmt::format("{}{}.weight", body, table))) return {false, std::string(body), fmt::format("{}layers.", body), std::string(head)};
   return {false, "model.", "model.layers.", ""};
 }
 
@@ -55,7 +55,8 @@ Result<void> Planner::add(const TensorRow<Owner>& row, Owner& owner, const std::
   if (when == Presence::no) return {};
   const Place place = find(row, prefix);
   if (place.entry) return use(row, owner, place);
-  if (when == Presence::yes) need(prefix + std::string(names_.gguf ? row.gguf : row.hf));
+  const std::string_view own = names_.gguf ? row.gguf : row.hf;
+  if (when == Presence::yes) need(prefix + std::string(own.empty() ? row.fused.hf : own));
   return {};
 }
 template Result<void> Planner::add(const LayerRow&, Layer&, const std::string&);

@@ -97,15 +97,36 @@ class Planner {
     std::vector<int32_t> rows;
   };
   Result<void> add_parts(const std::string& name, int64_t rows, int64_t cols, std::vector<Part>);
-  /// A small tensor as numbers, through `change` if there is one.
+  /// A small tensor as numbers, through `change` if there is one. Dimensions of 1 count for nothing.
   Result<void> add_numbers(std::vector<float>& to, const std::string& name, std::span<const int64_t> shape, std::function<void(std::vector<float>&)> change = {});
-  Result<void> add_conv(ops::ShortConv&, const std::string& prefix, int64_t channels, bool silu);
+  struct ConvNames {
+    std::string weight, bias;
+  };
+  /// `scales`: one for each channel, multiplied into the weights; or empty.
+  Result<void> add_conv(ops::ShortConv&, const ConvNames&, int64_t channels, bool silu, std::vector<float> scales = {});
   /// Matrices that stand one above the other in a tensor, each with its number of rows.
   Result<void> add_stacked(const std::string& name, int64_t cols, std::initializer_list<std::pair<ops::Linear*, int64_t>>);
-  Result<void> add_mamba2(Layer&, const std::string& prefix);
-  Result<void> add_mamba1(Layer&, const std::string& prefix);
-  Result<void> add_gated_conv(Layer&, const std::string& prefix);
-  Result<void> add_delta(Layer&, const std::string& prefix);
+  /// A recurrent mixer's tensor in the file's words.
+  struct MixerTensor {
+    std::string_view hf, gguf;
+  };
+  std::string named(const std::string& layer, const MixerTensor& t) const;
+  Result<void> add_mamba2(Layer&, const std::string& layer);
+  Result<void> add_mamba1(Layer&, const std::string& layer);
+  Result<void> add_gated_conv(Layer&, const std::string& layer);
+  Result<void> add_delta(Layer&, const std::string& layer);
+  Result<void> add_delta_projections(DeltaNet&, const std::string& layer);
+  Result<void> add_channel_delta(Layer&, const std::string& layer);
+  Result<void> add_lightning(Layer&, const std::string& layer);
+  struct ConvolvedSizes {
+    int64_t keys = 0, values = 0;
+  };
+  Result<void> add_convolved(ConvolvedQkv&, const std::string& layer, ConvolvedSizes);
+  /// Numbers of one value for each head, as one for each channel.
+  Result<void> add_by_head(std::vector<float>& to, const std::string& name, int64_t heads, int64_t each, void (*change)(std::vector<float>&));
+  /// Hugging Face files hold the logarithm of what decays, GGUF files its negative.
+  std::function<void(std::vector<float>&)> decay() const;
+  ops::Linear& mixer_out(Layer& l) const { return arch_.beside ? l.mixer_o : l.o; }
 
   Result<void> add_router(ops::Moe&, const std::string& prefix, bool by_token);
   Result<void> add_expert_table(ops::Moe&, const std::string& name);

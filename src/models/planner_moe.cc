@@ -19,13 +19,14 @@ namespace {
 struct Matrix {
   Linear FeedForward::*to;
   bool down;
-  int64_t rows(const ModelConfig& c) const { return down ? c.hidden : c.moe.ffn; }
-  int64_t cols(const ModelConfig& c) const { return down ? c.moe.ffn : c.hidden; }
+  int64_t rows(const ModelConfig& c) const { return down ? outside(c) : c.moe.ffn; }
+  int64_t cols(const ModelConfig& c) const { return down ? c.moe.ffn : outside(c); }
+  static int64_t outside(const ModelConfig& c) { return c.moe.latent ? c.moe.latent : c.hidden; }
 };
 constexpr Matrix kGate{&FeedForward::gate, false}, kUp{&FeedForward::up, false}, kDown{&FeedForward::down, true};
 
 constexpr MoeNames kGguf = {.router = "ffn_gate_inp.weight", .bias = "exp_probs_b.bias", .shared = "ffn_", .shared_gate = "ffn_gate_inp_shexp.weight",
-                            .by_token = "ffn_gate_tid2eid.weight"};
+                            .by_token = "ffn_gate_tid2eid.weight", .to_latent = "ffn_latent_down.weight", .from_latent = "ffn_latent_up.weight"};
 
 }  // namespace
 
@@ -70,6 +71,11 @@ Result<void> Planner::add_moe(ops::Moe& m, const std::string& prefix, bool by_to
   m.experts.resize(size_t(c_.moe.experts));
   ISO_CHECK_OK(add_router(m, prefix, by_token));
   ISO_CHECK_OK(add_experts(m, prefix));
+  if (c_.moe.latent > 0) {
+    const MoeNames& n = names_.gguf ? kGguf : *arch_.moe;
+    ISO_CHECK_OK(add_matrix(m.to_latent, prefix + std::string(n.to_latent), c_.moe.latent, c_.hidden));
+    ISO_CHECK_OK(add_matrix(m.from_latent, prefix + std::string(n.from_latent), c_.hidden, c_.moe.latent));
+  }
   return add_shared(m, prefix);
 }
 
@@ -151,7 +157,8 @@ Result<void> Planner::add_experts(ops::Moe& m, const std::string& prefix) {
   const auto ask = [&](int i) {
     if (!there(i)) need(prefix + std::string(names_.gguf ? stacks[i].gguf : stacks[i].hf));
   };
-  if (!there(0)) {
+  if (!n.gated()) ask(2);
+  else if (!there(0)) {
     if (names_.gguf || n.stacked_gate_up.empty()) ask(1), ask(2);
     else ask(0);
   }
@@ -233,6 +240,7 @@ Result<void> Planner::add_separate_experts(ops::Moe& m, const std::string& prefi
   const std::pair<std::string_view, Matrix> parts[] = {{n.gate, kGate}, {n.up, kUp}, {n.down, kDown}};
   for (size_t i = 0; i < m.experts.size(); ++i)
     for (const auto& [part, matrix] : parts) {
+      if (part.empty()) continue;
       const std::string name = fmt::format("{}{}{}.{}", prefix, n.expert, i, part);
       const int64_t want[] = {matrix.rows(c_), matrix.cols(c_)};
       if (const TensorEntry* e = ck_.find(name)) {
@@ -255,10 +263,15 @@ Result<void> Planner::add_matrix(Linear& slot, const std::string& name, int64_t 
 Result<void> Planner::add_shared(ops::Moe& m, const std::string& prefix) {
   if (c_.moe.shared_ffn == 0) return {};
   const MoeNames& n = names_.gguf ? kGguf : *arch_.moe;
+  if (!n.shared_gate_up.empty()) {
+    const int64_t width = c_.moe.shared_ffn;
+    ISO_CHECK_OK(add_stacked(prefix + std::string(n.shared_gate_up), c_.hidden, {{&m.shared.gate, width}, {&m.shared.up, width}}));
+    return add_matrix(m.shared.down, prefix + std::string(n.shared_down), c_.hidden, width);
+  }
   const std::string at = prefix + std::string(n.shared);
   const auto name = [&](std::string_view gguf, std::string_view hf) { return at + std::string(names_.gguf ? gguf : hf); };
   const int64_t f = c_.moe.shared_ffn, d = c_.hidden;
-  ISO_CHECK_OK(add_matrix(m.shared.gate, name("gate_shexp.weight", n.shared_part[0]), f, d));
+  if (arch_.moe->gated()) ISO_CHECK_OK(add_matrix(m.shared.gate, name("gate_shexp.weight", n.shared_part[0]), f, d));
   ISO_CHECK_OK(add_matrix(m.shared.up, name("up_shexp.weight", n.shared_part[1]), f, d));
   ISO_CHECK_OK(add_matrix(m.shared.down, name("down_shexp.weight", n.shared_part[2]), d, f));
   if (arch_.moe->shared_gate.empty()) return {};

@@ -66,8 +66,14 @@ bool on_layer(const LayerRow&, const LayerConfig&);
 std::span<const GlobalRow> global_rows();
 std::span<const GlobalRow> mamba_globals();
 std::span<const GlobalRow> lfm2_globals();
+std::span<const GlobalRow> final_norm_globals();  ///< final_layernorm: Jamba, Falcon-H1
+std::span<const GlobalRow> word_globals();        ///< word_embeddings: Bailing
 std::span<const LayerRow> mamba_rows();      ///< one norm: Mamba 1 and 2
 std::span<const LayerRow> lfm2_rows();
+std::span<const LayerRow> nemotron_rows();       ///< one norm, attention, and feed-forward blocks without a gate: Nemotron-H
+std::span<const LayerRow> granite_hybrid_rows(); ///< dense_rows() with the shared block's names
+std::span<const LayerRow> block_rows();          ///< dense_rows() with feed_forward's names: Jamba, Falcon-H1
+std::span<const LayerRow> mixed_norm_rows();     ///< norms before blocks or after them, by kind of layer: OLMo Hybrid
 std::span<const LayerRow> dense_rows();      ///< Llama, Mistral, SmolLM, Qwen 2, Gemma 1, Phi 3, Granite
 std::span<const LayerRow> qk_norm_rows();    ///< the same with a norm on each head of q and k: Qwen 3
 std::span<const LayerRow> sandwich_rows();   ///< Gemma 2
@@ -83,8 +89,8 @@ std::span<const GlobalRow> deepseek4_globals();
 std::span<const LayerRow> deepseek4_rows();  ///< all but what the planner knows
 std::span<const LayerRow> wide_norm_rows();  ///< pre-norm with a norm over all of q, and of k: OLMoE
 
-/// Tensors a file may hold that carry no weights of the model: rope tables (read with the configuration), buffers old exports kept, and the parts of a
-/// vision-language model that text does not need.
+/// Tensors a file may hold that carry no weights of the model: rope tables (read with the configuration), buffers that exports kept (MiniMax's decays are
+/// numbers of the layer), and the parts of a vision-language model that text does not need.
 bool ignorable(std::string_view name);
 
 }  // namespace isotope::models

@@ -4,7 +4,8 @@ transformers 5: rope_theta and rope_scaling at the top level); sizes are small, 
 Entry keys: config; embed_std, final_norm, logit_gain (scale of random weights, so that logits spread like a real model's); wrap (the text model
 sits inside a vision-language checkpoint: architecture, model_type, prefixes); gguf (False where GGUF cannot say what config.json says);
 fuse_qkv (one matrix for q, k and v in the GGUF file); whole (the family exists in transformers only inside a vision-language class, which is built
-with this small vision tower and stripped of it: vision_config and other keys of the wrapper's configuration)."""
+with this small vision tower and stripped of it: vision_config and other keys of the wrapper's configuration); rename (pairs of a pattern and what
+published files have instead of it); conv_split (rows of the short convolutions that published files keep apart)."""
 
 VOCAB = 256
 
@@ -164,23 +165,83 @@ family("gpt_oss_mxfp4", "gpt_oss", "GptOssForCausalLM", merged(GPT_OSS, swiglu_l
 DELTA = dict(linear_conv_kernel_dim=4, linear_key_head_dim=16, linear_value_head_dim=24, linear_num_key_heads=2, linear_num_value_heads=4)
 family("qwen3_next", "qwen3_next", "Qwen3NextForCausalLM", merged(BASE, MOE, DELTA, rms_norm_eps=1e-6, rope_theta=10000000, partial_rotary_factor=0.25,
        head_dim=32, num_hidden_layers=4, full_attention_interval=4, attention_bias=False, decoder_sparse_step=1, shared_expert_intermediate_size=32,
-       norm_topk_prob=True, mlp_only_layers=[], rope_scaling=None, use_sliding_window=False), gguf=False)
+       norm_topk_prob=True, mlp_only_layers=[], rope_scaling=None, use_sliding_window=False))
 QWEN3_5 = merged(BASE, DELTA, rms_norm_eps=1e-6, head_dim=32, num_hidden_layers=4, full_attention_interval=4, attention_bias=False, attn_output_gate=True,
                  mamba_ssm_dtype="float32", mtp_num_hidden_layers=0, rope_theta=None, rope_parameters=dict(rope_type="default", rope_theta=10000000,
                  partial_rotary_factor=0.25, mrope_interleaved=True, mrope_section=[2, 1, 1]))
-family("qwen3_5", "qwen3_5_text", "Qwen3_5ForCausalLM", merged(QWEN3_5, tie_word_embeddings=True), gguf=False,
+family("qwen3_5", "qwen3_5_text", "Qwen3_5ForCausalLM", merged(QWEN3_5, tie_word_embeddings=True),
        wrap=dict(architecture="Qwen3_5ForConditionalGeneration", model_type="qwen3_5", body="model.language_model.", head="lm_head."))
-family("qwen3_5_moe", "qwen3_5_moe_text", "Qwen3_5MoeForCausalLM", merged(QWEN3_5, MOE, shared_expert_intermediate_size=32), gguf=False,
+family("qwen3_5_moe", "qwen3_5_moe_text", "Qwen3_5MoeForCausalLM", merged(QWEN3_5, MOE, shared_expert_intermediate_size=32),
        wrap=dict(architecture="Qwen3_5MoeForConditionalGeneration", model_type="qwen3_5_moe", body="model.language_model.", head="lm_head."))
 LFM2 = dict(vocab_size=VOCAB, hidden_size=64, num_hidden_layers=4, num_attention_heads=4, num_key_value_heads=2, norm_eps=1e-5, rope_theta=1000000.0,
             conv_L_cache=3, conv_bias=False, layer_types=["conv", "conv", "full_attention", "conv"], max_position_embeddings=4096, tie_embedding=True,
             initializer_range=0.02, use_cache=True, bos_token_id=1, eos_token_id=2, pad_token_id=0)
 family("lfm2", "lfm2", "Lfm2ForCausalLM", merged(LFM2, block_auto_adjust_ff_dim=True, block_dim=64, block_ff_dim=96, block_ffn_dim_multiplier=1.0,
-       block_multiple_of=16, conv_dim=64, conv_dim_out=64, num_heads=4, block_norm_eps=1e-5, block_use_swiglu=True, use_pos_enc=True), gguf=False)
+       block_multiple_of=16, conv_dim=64, conv_dim_out=64, num_heads=4, block_norm_eps=1e-5, block_use_swiglu=True, use_pos_enc=True))
 family("lfm2_moe", "lfm2_moe", "Lfm2MoeForCausalLM", merged(LFM2, intermediate_size=96, moe_intermediate_size=32, num_dense_layers=1, num_experts=8,
-       num_experts_per_tok=3, use_expert_bias=True, routed_scaling_factor=1.0, norm_topk_prob=True), gguf=False)
+       num_experts_per_tok=3, use_expert_bias=True, routed_scaling_factor=1.0, norm_topk_prob=True))
 MAMBA = dict(vocab_size=VOCAB, hidden_size=64, num_hidden_layers=2, expand=2, conv_kernel=4, use_bias=False, use_conv_bias=True, hidden_act="silu",
              layer_norm_epsilon=1e-5, initializer_range=0.02, use_cache=True, bos_token_id=1, eos_token_id=2, pad_token_id=0)
-family("mamba", "mamba", "MambaForCausalLM", merged(MAMBA, state_size=12, intermediate_size=128, time_step_rank=8, residual_in_fp32=True), gguf=False)
+family("mamba", "mamba", "MambaForCausalLM", merged(MAMBA, state_size=12, intermediate_size=128, time_step_rank=8, residual_in_fp32=True))
 family("mamba2", "mamba2", "Mamba2ForCausalLM", merged(MAMBA, num_hidden_layers=3, num_heads=16, head_dim=8, state_size=12, n_groups=2, time_step_rank=8,
-       residual_in_fp32=False, time_step_limit=[0.0, float("inf")], chunk_size=16, rms_norm=True, norm_before_gate=True, tie_word_embeddings=False), gguf=False)
+       residual_in_fp32=False, time_step_limit=[0.0, float("inf")], chunk_size=16, rms_norm=True, norm_before_gate=True, tie_word_embeddings=False))
+
+# Hybrids: attention among or beside layers with a state.
+SSM = dict(mamba_conv_bias=True, mamba_d_conv=4, mamba_d_state=12, mamba_d_head=8, mamba_expand=2, mamba_n_groups=2, mamba_n_heads=16, mamba_proj_bias=False,
+           mamba_chunk_size=16)
+GRANITE_HYBRID = merged(FAMILIES["granite"]["config"], SSM, num_hidden_layers=4, shared_intermediate_size=64, normalization_function="rmsnorm",
+                        rope_scaling=None, layer_types=["mamba", "mamba", "attention", "mamba"])
+GRANITE_WEIGHTS = dict(embed_std=0.006, final_norm=100.0, logit_gain=2.0)
+family("granitemoehybrid", "granitemoehybrid", "GraniteMoeHybridForCausalLM", merged(GRANITE_HYBRID, intermediate_size=32, num_local_experts=8,
+       num_experts_per_tok=3, position_embedding_type="nope"), **GRANITE_WEIGHTS)
+family("granitemoehybrid_dense", "granitemoehybrid", "GraniteMoeHybridForCausalLM", merged(GRANITE_HYBRID, num_hidden_layers=3, mamba_n_groups=1,
+       intermediate_size=64, num_local_experts=0, num_experts_per_tok=0, position_embedding_type="rope", layer_types=["mamba", "attention", "attention"]),
+       gguf=False, **GRANITE_WEIGHTS)
+NEMOTRON_H = dict(vocab_size=VOCAB, hidden_size=64, num_attention_heads=4, num_key_value_heads=2, head_dim=16, attention_bias=False, attention_dropout=0.0,
+                  intermediate_size=96, mlp_hidden_act="relu2", mlp_bias=False, ssm_state_size=12, mamba_num_heads=8, mamba_head_dim=24,
+                  mamba_hidden_act="silu", n_groups=2, conv_kernel=4, expand=2, time_step_min=0.001, time_step_max=0.1,
+                  time_step_limit=[0.0, float("inf")], time_step_floor=1e-4, use_conv_bias=True, chunk_size=16, mamba_proj_bias=False, use_bias=False,
+                  layer_norm_epsilon=1e-5, residual_in_fp32=False, max_position_embeddings=4096, tie_word_embeddings=False, bos_token_id=1, eos_token_id=2,
+                  pad_token_id=0, initializer_range=0.02)
+NEMOTRON_MOE = dict(n_routed_experts=8, n_shared_experts=1, moe_intermediate_size=32, moe_shared_expert_intermediate_size=48, num_experts_per_tok=3,
+                    routed_scaling_factor=2.5, n_group=1, topk_group=1, norm_topk_prob=True)
+family("nemotron_h", "nemotron_h", "NemotronHForCausalLM", merged(NEMOTRON_H, num_hidden_layers=4, hybrid_override_pattern="M-*-"))
+family("nemotron_h_moe", "nemotron_h", "NemotronHForCausalLM", merged(NEMOTRON_H, NEMOTRON_MOE, num_hidden_layers=5, hybrid_override_pattern="MEM*E"))
+family("nemotron_h_latent", "nemotron_h", "NemotronHForCausalLM", merged(NEMOTRON_H, NEMOTRON_MOE, num_hidden_layers=4, hybrid_override_pattern="ME*M",
+       moe_latent_size=32, n_group=2, topk_group=1))
+FALCON_H1 = merged(BASE, SSM, head_dim=16, attention_bias=False, mlp_bias=False, projectors_bias=False, mamba_d_ssm=96, mamba_d_head=24, mamba_n_heads=4,
+                   mamba_norm_before_gate=False, mamba_rms_norm=False, mamba_use_mlp=True, rope_theta=1e11, embedding_multiplier=2.5, lm_head_multiplier=0.25,
+                   key_multiplier=0.4, attention_in_multiplier=1.1, attention_out_multiplier=0.9, ssm_in_multiplier=1.25, ssm_out_multiplier=0.7,
+                   ssm_multipliers=[0.8, 1.2, 0.5, 0.7, 0.9], mlp_multipliers=[0.9, 0.6], pad_token_id=0)
+family("falcon_h1", "falcon_h1", "FalconH1ForCausalLM", merged(FALCON_H1, mamba_n_groups=1), logit_gain=4)
+family("falcon_h1_rms", "falcon_h1", "FalconH1ForCausalLM", merged(FALCON_H1, mamba_rms_norm=True, tie_word_embeddings=True), embed_std=0.05,
+       final_norm=24.0)
+family("falcon_h1_norm_first", "falcon_h1", "FalconH1ForCausalLM", merged(FALCON_H1, mamba_rms_norm=True, mamba_norm_before_gate=True), gguf=False,
+       logit_gain=4)
+family("jamba", "jamba", "JambaForCausalLM", merged(BASE, num_hidden_layers=4, intermediate_size=64, rms_norm_eps=1e-6, attn_layer_offset=2,
+       attn_layer_period=4, expert_layer_offset=1, expert_layer_period=2, mamba_conv_bias=True, mamba_d_conv=4, mamba_d_state=8, mamba_dt_rank=8,
+       mamba_expand=2, mamba_proj_bias=False, num_experts=4, num_experts_per_tok=2, use_mamba_kernels=False, sliding_window=None, rope_theta=None,
+       pad_token_id=0))
+family("kimi_linear", "kimi_linear", "KimiLinearForCausalLM", dict(vocab_size=VOCAB, hidden_size=64, initializer_range=0.02, use_cache=True, bos_token_id=1,
+       eos_token_id=2, pad_token_id=0, num_attention_heads=4, num_key_value_heads=4, head_dim=24, hidden_act="silu", intermediate_size=96,
+       num_hidden_layers=4, rms_norm_eps=1e-5, rope_theta=10000.0, rope_scaling=None, q_lora_rank=None, kv_lora_rank=32, qk_nope_head_dim=16,
+       qk_rope_head_dim=8, v_head_dim=16, mla_use_nope=True, linear_attn_config=dict(full_attn_layers=[4], kda_layers=[1, 2, 3], head_dim=24, num_heads=3,
+       short_conv_kernel_size=4), num_experts=8, num_experts_per_token=3, num_shared_experts=1, num_expert_group=1, topk_group=1, moe_intermediate_size=32,
+       moe_layer_freq=1, moe_renormalize=True, moe_router_activation_func="sigmoid", routed_scaling_factor=2.446, use_grouped_topk=True,
+       first_k_dense_replace=1, model_max_length=4096, num_nextn_predict_layers=0, tie_word_embeddings=False),
+       rename=[(r"block_sparse_moe\.(gate|up|down)_proj", r"mlp.\1_proj")])  # the dense layer; transformers 5 writes it back under the other name
+ALPHA = 3.5565588200778455
+family("minimax", "minimax", "MiniMaxForCausalLM", merged(BASE, num_hidden_layers=4, head_dim=24, intermediate_size=48, num_local_experts=4,
+       num_experts_per_tok=2, layer_types=["linear_attention"] * 3 + ["full_attention"], block_size=16, rope_theta=10000000, full_attn_alpha_factor=ALPHA,
+       full_attn_beta_factor=1.0, linear_attn_alpha_factor=ALPHA, linear_attn_beta_factor=0.75, mlp_alpha_factor=ALPHA, mlp_beta_factor=1.25), gguf=False)
+family("olmo_hybrid", "olmo_hybrid", "OlmoHybridForCausalLM", merged(BASE, num_hidden_layers=4, num_key_value_heads=4, attention_bias=False,
+       layer_types=["linear_attention"] * 3 + ["full_attention"], linear_num_key_heads=4, linear_num_value_heads=4, linear_key_head_dim=12,
+       linear_value_head_dim=24, linear_conv_kernel_dim=4, linear_allow_neg_eigval=True, rope_theta=None,
+       rope_parameters=dict(rope_theta=None, rope_type="default"), pad_token_id=0), gguf=False,
+       rename=[(r"(layers\.3\.)feedforward_layer_norm", r"\1post_attention_layernorm")], conv_split=[48, 48, 96])
+family("bailing_hybrid", "bailing_hybrid", "BailingHybridForCausalLM", dict(vocab_size=VOCAB, hidden_size=64, initializer_range=0.02, use_cache=True,
+       bos_token_id=1, eos_token_id=2, pad_token_id=0, num_attention_heads=4, num_key_value_heads=4, hidden_act="silu", intermediate_size=96,
+       num_hidden_layers=4, rms_norm_eps=1e-6, head_dim=16, rope_theta=6000000.0, q_lora_rank=None, kv_lora_rank=32, qk_nope_head_dim=16,
+       qk_rope_head_dim=8, v_head_dim=16, layer_group_size=4, first_k_dense_replace=1, num_experts=8, num_experts_per_tok=3, num_shared_experts=1, n_group=4,
+       topk_group=2, moe_intermediate_size=32, routed_scaling_factor=2.5, norm_topk_prob=True, short_conv_kernel_size=4, kda_safe_gate=True,
+       kda_lower_bound=-5.0, num_nextn_predict_layers=0, max_position_embeddings=4096, tie_word_embeddings=False), gguf=False)

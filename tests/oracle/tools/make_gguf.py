@@ -33,10 +33,11 @@ def convert(folder, out, fuse_qkv):
         for f in ("config.json", "model.safetensors"):
             shutil.copy(os.path.join(folder, f), tmp)
         config = json.load(open(os.path.join(tmp, "config.json")))
-        vocab = {f"<{i}>": i for i in range(config["vocab_size"])}
+        vocab = {f"<{i}>": i for i in range(config.get("text_config", config)["vocab_size"])}
         json.dump({"model": {"vocab": vocab}, "added_tokens": []}, open(os.path.join(tmp, "tokenizer.json"), "w"))  # Gemma 3 counts its rows by it
         cls = get_model_class(config["architectures"][0])
         cls.set_vocab = write_vocabulary
+        cls.no_mtp = True  # the tiny models have no layers for drafts
         cls(Path(tmp), gguf.LlamaFileType.MOSTLY_BF16, Path(out), model_name=os.path.basename(folder), fuse_qkv=fuse_qkv).write()
 
 

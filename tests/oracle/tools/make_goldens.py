@@ -30,7 +30,7 @@ torch.use_deterministic_algorithms(True, warn_only=True)
 PROMPTS = [1, 33, 130]  # the last one passes every sliding window and longrope's switch at 64
 HIDDEN = 33
 STEPS = 24
-FINAL_NORM = re.compile(r"^(model\.norm|model\.embedding_norm|backbone\.norm_f)\.weight$")
+FINAL_NORM = re.compile(r"^(model\.(norm|norm_f|embedding_norm|final_layernorm)|backbone\.norm_f)\.weight$")
 
 
 def build(spec):
@@ -160,6 +160,12 @@ def deepseek_name(k):
 
 
 def published(tensors, spec):
+    for pattern, there in spec.get("rename", []):
+        tensors = {re.sub(pattern, there, k): t for k, t in tensors.items()}
+    if "conv_split" in spec:  # transformers 5 splits what it has joined into three equal parts
+        for k in [k for k in tensors if k.endswith("q_conv1d.weight")]:
+            names = [k.replace("q_conv1d", part + "_conv1d") for part in "qkv"]
+            tensors.update(zip(names, torch.cat([tensors[n] for n in names]).split(spec["conv_split"])))
     wrap = spec.get("wrap")
     if spec["config"]["model_type"] == "deepseek_v4":
         return {deepseek_name(k): t for k, t in tensors.items()}
