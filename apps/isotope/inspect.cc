@@ -32,11 +32,14 @@ struct ContextMemory {
   int64_t context = 0, kv_bytes = 0;
 };
 
-/// KV cache of one sequence in bf16: layers with a window keep no more than that many tokens.
+/// KV cache of one sequence in bf16: layers with a window keep no more than that many tokens, layers that read another one's nothing.
 int64_t kv_bytes(const models::ModelConfig& c, int64_t context) {
-  const int64_t token = int64_t{2} * 2 * c.kv_heads * c.head_dim;
   int64_t bytes = 0;
-  for (const models::LayerConfig& l : c.layer) bytes += token * (l.window > 0 ? std::min(l.window, context) : context);
+  for (const models::LayerConfig& l : c.layer) {
+    if (!l.attends() || l.kv_of >= 0) continue;
+    const int64_t token = int64_t{2} * 2 * l.kv_heads * l.head_dim;
+    bytes += token * (l.window > 0 ? std::min(l.window, context) : context);
+  }
   return bytes;
 }
 

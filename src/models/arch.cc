@@ -57,8 +57,16 @@ constexpr MoeNames kKimiLinearMoe = with_bias(with_shared(kMixtralMoe, "block_sp
                                               "block_sparse_moe.gate.e_score_correction_bias");
 constexpr MoeNames kBailingMoe = with_bias(with_shared(kQwenMoe, "mlp.shared_experts."), kQwenMoe.router, "mlp.gate.expert_bias");
 
+constexpr MoeNames kHunyuanMoe = with_bias(with_shared(kQwenMoe, "mlp.shared_mlp."), "mlp.gate.wg.weight", {});
+constexpr MoeNames kLlama4Moe = {.router = "feed_forward.router.weight", .stacked_gate_up = "feed_forward.experts.gate_up_proj",
+                                 .stacked_down = "feed_forward.experts.down_proj", .shared = "feed_forward.shared_expert.", .turned = true};
+constexpr MoeNames kGemma4Moe = {.router = "router.proj.weight", .stacked_gate_up = "experts.gate_up_proj", .stacked_down = "experts.down_proj",
+                                 .expert_scale = "router.per_expert_scale"};
+constexpr MoeNames kLongcatMoe = with_bias(kQwenMoe, "mlp.router.classifier.weight", "mlp.router.e_score_correction_bias");
+constexpr MoeNames kStepMoe = {.router = "moe.gate.weight", .bias = "moe.router_bias", .stacked_gate = "moe.gate_proj.weight",
+                               .stacked_up = "moe.up_proj.weight", .stacked_down = "moe.down_proj.weight", .shared = "share_expert."};
 constexpr MoeNames kGptOssMoe = {.router = "mlp.router.weight", .stacked_gate_up = "mlp.experts.gate_up_proj", .stacked_down = "mlp.experts.down_proj",
-                                 .turned = true, .router_bias = "mlp.router.bias", .stacked_gate_up_bias = "mlp.experts.gate_up_proj_bias",
+                                 .turned = true, .alternate = true, .router_bias = "mlp.router.bias", .stacked_gate_up_bias = "mlp.experts.gate_up_proj_bias",
                                  .stacked_down_bias = "mlp.experts.down_proj_bias", .mxfp4_gate_up = "mlp.experts.gate_up_proj",
                                  .mxfp4_down = "mlp.experts.down_proj"};
 
@@ -223,6 +231,83 @@ constexpr Arch kArchs[] = {
      .windows = WindowRule::pattern, .nope_full = true,
      .defaults = R"({"rms_norm_eps": 1e-5, "max_position_embeddings": 2048})",
      .gguf_defaults = R"({"sliding_window_pattern": 4})"},
+    {.name = "ministral3", .gguf = "", .classes = "Ministral3ForCausalLM Mistral3ForConditionalGeneration", .model_type = "ministral3",
+     .make = make<Dense>, .rows = dense_rows, .windows = WindowRule::every, .gguf_pairs = true,  // GGUF: the row "mistral"
+     .defaults = R"({"num_key_value_heads": 8, "head_dim": 128, "rms_norm_eps": 1e-5, "max_position_embeddings": 262144})"},
+    {.name = "cohere2", .gguf = "cohere2", .classes = "Cohere2ForCausalLM", .model_type = "cohere2", .make = make<Parallel>, .rows = parallel_rows,
+     .windows = WindowRule::pattern, .interleaved = true, .nope_full = true, .layer_norms = true, .logit_factor = true,
+     .defaults = R"({"layer_norm_eps": 1e-5, "max_position_embeddings": 8192, "logit_scale": 0.0625, "sliding_window": 4096, "sliding_window_pattern": 4,
+                     "tie_word_embeddings": true})",
+     .gguf_defaults = R"({"sliding_window_pattern": 4})"},
+    {.name = "starcoder2", .gguf = "starcoder2", .classes = "Starcoder2ForCausalLM", .model_type = "starcoder2", .make = make<Dense>,
+     .rows = starcoder_rows, .globals = layer_norm_globals, .windows = WindowRule::every, .layer_norms = true,
+     .defaults = R"({"num_key_value_heads": 2, "hidden_act": "gelu_pytorch_tanh", "norm_epsilon": 1e-5, "max_position_embeddings": 4096, "use_bias": true,
+                     "tie_word_embeddings": true})",
+     .gguf_defaults = R"({"hidden_act": "gelu_pytorch_tanh"})"},
+    {.name = "hunyuan_v1_dense", .gguf = "hunyuan-dense", .classes = "HunYuanDenseV1ForCausalLM", .model_type = "hunyuan_v1_dense", .make = make<Dense>,
+     .rows = hunyuan_rows, .norms_last = true, .qk_norm = Presence::maybe,
+     .defaults = R"({"rms_norm_eps": 1e-5, "max_position_embeddings": 2048, "use_qk_norm": true})"},
+    {.name = "hunyuan_v1_moe", .gguf = "hunyuan-moe", .classes = "HunYuanMoEV1ForCausalLM", .model_type = "hunyuan_v1_moe", .make = make<Dense>,
+     .rows = hunyuan_rows, .moe = &kHunyuanMoe, .norms_last = true, .qk_norm = Presence::maybe,
+     .defaults = R"({"rms_norm_eps": 1e-5, "max_position_embeddings": 2048, "use_qk_norm": true, "num_experts": 1, "moe_topk": 1, "num_shared_expert": 1,
+                     "norm_topk_prob": true})",
+     .gguf_defaults = R"({"norm_topk_prob": true})"},
+    {.name = "llama4", .gguf = "llama4", .classes = "Llama4ForConditionalGeneration Llama4ForCausalLM", .model_type = "llama4_text", .make = make<Dense>,
+     .rows = llama4_rows, .moe = &kLlama4Moe, .windows = WindowRule::chunks, .interleaved = true, .unit_heads = true, .weighted_input = true,
+     .by_logits = true,
+     .defaults = R"({"num_key_value_heads": 8, "head_dim": 128, "rms_norm_eps": 1e-5, "max_position_embeddings": 131072, "rope_theta": 500000.0,
+                     "intermediate_size": 8192, "intermediate_size_mlp": 16384, "num_experts_per_tok": 1, "num_local_experts": 16, "num_shared_experts": 1,
+                     "scoring_func": "sigmoid", "interleave_moe_layer_step": 1, "no_rope_layer_interval": 4, "attention_chunk_size": 8192,
+                     "attn_temperature_tuning": true, "floor_scale": 8192, "attn_scale": 0.1, "use_qk_norm": true})",
+     .gguf_defaults = R"({"num_shared_experts": 1, "scoring_func": "sigmoid", "no_rope_layer_interval": 4, "attention_chunk_size": 8192,
+                          "attn_temperature_tuning": true, "floor_scale": 8192, "attn_scale": 0.1})"},
+    {.name = "gemma4", .gguf = "gemma4", .classes = "Gemma4ForConditionalGeneration Gemma4ForCausalLM", .model_type = "gemma4_text", .make = make<Gemma4>,
+     .rows = gemma4_rows, .globals = layer_input_globals, .moe = &kGemma4Moe, .windows = WindowRule::pattern, .scaled_embedding = true, .unit_values = true,
+     .by_layer = true,
+     .defaults = R"({"num_attention_heads": 8, "num_key_value_heads": 4, "head_dim": 256, "global_head_dim": 512, "rms_norm_eps": 1e-6,
+                     "max_position_embeddings": 131072, "hidden_activation": "gelu_pytorch_tanh", "tie_word_embeddings": true, "attention_multiplier": 1.0,
+                     "sliding_window": 512, "sliding_window_pattern": 6, "attention_k_eq_v": false, "enable_moe_block": false, "norm_topk_prob": true,
+                     "hidden_size_per_layer_input": 256, "vocab_size_per_layer_input": 262144,
+                     "rope_parameters": {"sliding_attention": {"rope_type": "default", "rope_theta": 10000.0},
+                                         "full_attention": {"rope_type": "proportional", "partial_rotary_factor": 0.25, "rope_theta": 1000000.0}}})",
+     .gguf_defaults = R"({"hidden_activation": "gelu_pytorch_tanh", "attention_multiplier": 1.0, "norm_topk_prob": true, "rope_theta": 1000000.0,
+                          "rope_local_base_freq": 10000.0})"},
+    {.name = "gemma3n", .gguf = "gemma3n", .classes = "Gemma3nForConditionalGeneration Gemma3nForCausalLM", .model_type = "gemma3n_text",
+     .make = make<Gemma3n>, .rows = gemma3n_rows, .globals = layer_input_globals, .windows = WindowRule::pattern, .scaled_embedding = true,
+     .unit_values = true, .by_layer = true,
+     .defaults = R"({"num_attention_heads": 8, "num_key_value_heads": 2, "head_dim": 256, "rms_norm_eps": 1e-6, "max_position_embeddings": 32768,
+                     "hidden_activation": "gelu_pytorch_tanh", "tie_word_embeddings": true, "attention_multiplier": 1.0, "sliding_window": 512,
+                     "sliding_window_pattern": 5, "rope_theta": 1000000.0, "rope_local_base_freq": 10000.0, "final_logit_softcapping": 30.0,
+                     "hidden_size_per_layer_input": 256, "vocab_size_per_layer_input": 262144, "num_kv_shared_layers": 15, "altup_active_idx": 0,
+                     "altup_num_inputs": 4, "altup_correct_scale": true, "laurel_rank": 64})",
+     .gguf_defaults = R"({"hidden_activation": "gelu_pytorch_tanh", "attention_multiplier": 1.0, "sliding_window_pattern": 5, "rope_theta": 1000000.0,
+                          "rope_local_base_freq": 10000.0})"},
+    {.name = "mimo_v2_flash", .gguf = "mimo2", .classes = "MiMoV2FlashForCausalLM", .model_type = "mimo_v2_flash", .make = make<Dense>, .rows = mimo_rows,
+     .moe = &kDeepSeekMoe, .windows = WindowRule::pattern, .by_layer = true,
+     .defaults = R"({"num_key_value_heads": 4, "head_dim": 192, "v_head_dim": 128, "rms_norm_eps": 1e-5, "max_position_embeddings": 262144,
+                     "rope_theta": 5000000.0, "swa_rope_theta": 10000.0, "partial_rotary_factor": 0.334, "sliding_window": 129,
+                     "add_swa_attention_sink_bias": true, "scoring_func": "sigmoid", "norm_topk_prob": true, "num_experts_per_tok": 8})",
+     .gguf_defaults = R"({"add_swa_attention_sink_bias": true, "scoring_func": "sigmoid", "norm_topk_prob": true})"},
+    {.name = "step3p5", .gguf = "step35", .classes = "Step3p5ForCausalLM Step3p7ForConditionalGeneration", .model_type = "step3p5", .make = make<Dense>,
+     .rows = step_rows, .moe = &kStepMoe, .windows = WindowRule::pattern, .hf_norm_shift = 1, .by_layer = true,
+     .defaults = R"({"num_attention_groups": 8, "head_dim": 128, "rms_norm_eps": 1e-5, "max_position_embeddings": 128000, "moe_router_activation": "sigmoid",
+                     "norm_expert_weight": true, "moe_intermediate_size": 1280, "share_expert_dim": 1280})",
+     .gguf_defaults = R"({"scoring_func": "sigmoid", "norm_topk_prob": true})"},
+    {.name = "lfm3", .gguf = "", .classes = "Lfm3ForCausalLM", .model_type = "lfm3", .make = make<Sandwich>, .rows = lfm3_rows, .globals = lfm2_globals,
+     .mixer = Mixer::conv, .mixer_names = "conv.", .windows = WindowRule::pattern,
+     .defaults = R"({"num_key_value_heads": 4, "head_dim": 128, "norm_eps": 1e-5, "max_position_embeddings": 128000, "intermediate_size": 7680,
+                     "conv_L_cache": 7, "sliding_window": 256, "tie_word_embeddings": true,
+                     "rope_parameters": {"sliding_attention": {"rope_type": "default", "rope_theta": 10000.0},
+                                         "full_attention": {"rope_type": "proportional", "rope_theta": 1000000.0, "partial_rotary_factor": 0.5}}})"},
+    {.name = "mistral4", .gguf = "mistral4", .classes = "Mistral4ForCausalLM Mistral3ForConditionalGeneration", .model_type = "mistral4",
+     .make = make<Dense>, .rows = latent_rows, .moe = &kDeepSeek2Moe, .interleaved = true, .latent = true,
+     .defaults = R"({"rms_norm_eps": 1e-6, "max_position_embeddings": 1048576, "num_experts_per_tok": 4, "norm_topk_prob": true, "n_shared_experts": 1,
+                     "routed_scaling_factor": 1.0})",
+     .gguf_defaults = R"({"norm_topk_prob": true})"},
+    {.name = "longcat_flash", .gguf = "", .classes = "LongcatFlashForCausalLM", .model_type = "longcat_flash", .make = make<Shortcut>, .rows = longcat_rows,
+     .sublayers = 2, .latent_names = "self_attn.{}.", .moe = &kLongcatMoe, .interleaved = true, .latent = true,
+     .defaults = R"({"rms_norm_eps": 1e-5, "max_position_embeddings": 131072, "rope_theta": 10000000.0, "moe_topk": 12, "routed_scaling_factor": 6.0,
+                     "mla_scale_q_lora": true, "mla_scale_kv_lora": true})"},
     {.name = "gpt_oss", .gguf = "gpt-oss", .classes = "GptOssForCausalLM", .model_type = "gpt_oss", .make = make<Dense>,
      .rows = sink_rows, .moe = &kGptOssMoe,
      .windows = WindowRule::pattern, .clamped_swiglu = true, .by_logits = true,
@@ -345,7 +430,10 @@ const Arch* arch_by_gguf(std::string_view s, bool moe) {
   const Arch* exact = first([&](const Arch& a) { return named(a) && (a.moe != nullptr) == moe; });
   return exact ? exact : first(named);
 }
-const Arch* arch_by_class(std::string_view s) { return first([&](const Arch& a) { return has_word(a.classes, s); }); }
+const Arch* arch_by_class(std::string_view s, std::string_view type) {
+  const Arch* exact = type.empty() ? nullptr : first([&](const Arch& a) { return has_word(a.classes, s) && has_word(a.model_type, type); });
+  return exact ? exact : first([&](const Arch& a) { return has_word(a.classes, s); });
+}
 const Arch* arch_by_model_type(std::string_view s) { return first([&](const Arch& a) { return has_word(a.model_type, s); }); }
 const Arch* arch_by_name(std::string_view s) { return first([&](const Arch& a) { return a.name == s; }); }
 

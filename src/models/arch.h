@@ -18,6 +18,7 @@ enum class WindowRule : uint8_t {
   from_layer,  ///< layers from `max_window_layers` on, if `use_sliding_window`
   nope,        ///< layers without rotary embedding, if `use_sliding_window`
   pattern,     ///< all but every n-th, n = `sliding_window_pattern`
+  chunks,      ///< layers with rotary embedding, in chunks of `attention_chunk_size`
 };
 
 /// What an indexer chooses, and where.
@@ -41,6 +42,7 @@ struct Arch {
   bool query_gate = false;          ///< attention's q_proj holds a gate beside each head's query
   bool beside = false;              ///< attention stands beside the mixer in each layer
   bool one_block = false;           ///< a layer is one block: a mixer, or a feed-forward block
+  int sublayers = 1;                ///< so many of our layers share an index in Hugging Face names; "{}" in those is the place among them
   std::string_view latent_names = "self_attn.";  ///< prefix of latent attention's tensors within a layer, in Hugging Face files
   const MoeNames* moe = nullptr;///< set = a family with experts
   bool maybe_moe = false;       ///< some of its models have none
@@ -58,6 +60,9 @@ struct Arch {
   bool norms_last = false, unit_heads = false, unit_values = false;
   Sparse sparse = Sparse::none;
   bool index_pairs = false;     ///< rotary embedding turns neighbours in the indexer's heads
+  bool by_layer = false;        ///< layers may differ in their heads and widths
+  bool weighted_input = false;  ///< weights of experts multiply their input
+  bool logit_factor = false;    ///< GGUF's logit_scale multiplies logits (Cohere); it divides them elsewhere
   bool by_logits = false;       ///< experts are chosen by logits, not by scores
   Presence qk_norm = Presence::yes;     ///< of rows that norm heads of q and k. maybe: config.json says it, in GGUF the tensors do
   Presence qkv_bias = Presence::maybe;  ///< yes: part of the family. maybe: config.json says it, in GGUF the tensors do
@@ -69,7 +74,8 @@ struct Arch {
 std::span<const Arch> archs();
 /// `moe`: a file with experts. Dense and mixed models of one name are two rows (Mixtral calls itself llama).
 const Arch* arch_by_gguf(std::string_view general_architecture, bool moe = false);
-const Arch* arch_by_class(std::string_view hf_class);
+/// Of several rows with that class, wrappers of different text models, the one of that model_type.
+const Arch* arch_by_class(std::string_view hf_class, std::string_view model_type = {});
 const Arch* arch_by_model_type(std::string_view);
 const Arch* arch_by_name(std::string_view);
 bool is_model_type(const Arch&, std::string_view);

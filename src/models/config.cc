@@ -34,6 +34,16 @@ Result<int64_t> layer_count(const Metadata& f) {
   return int64_t(kinds.size());
 }
 
+/// A number, or a list with one for each layer, of which the first stands for the model; parse_attention() reads the others.
+Result<int64_t> one_or_listed(const ConfigSource& s, std::string_view key, int64_t low, int64_t high) {
+  const Metadata& f = s.fields;
+  if (!f.is_array(key) || !s.arch->by_layer) return in_range(f, key, low, high);
+  ISO_TRY(const std::vector<int64_t> all, f.integers(key));
+  for (int64_t v : all)
+    if (v < low || v > high) return wrong(f, fmt::format("{} holds {}, must be {} to {}", key, v, low, high));
+  return all.empty() ? Result<int64_t>(wrong(f, fmt::format("{} is an empty list", key))) : Result<int64_t>(all[0]);
+}
+
 Result<void> parse_sizes(const ConfigSource& s, ModelConfig& c) {
   const Metadata& f = s.fields;
   ISO_TRY(c.layers, layer_count(f));
@@ -41,15 +51,16 @@ Result<void> parse_sizes(const ConfigSource& s, ModelConfig& c) {
   if (s.gguf) c.layers -= c.draft_layers;  // block_count counts them as well
   if (c.layers < 1) return wrong(f, fmt::format("num_nextn_predict_layers is {}, which leaves no layer", c.draft_layers));
   ISO_TRY(c.hidden, in_range(f, "hidden_size", 1, kMaxWidth));
-  const std::string_view ffn = f.has("block_ff_dim") ? "block_ff_dim" : f.has("dense_intermediate_size") ? "dense_intermediate_size" : "intermediate_size";
+  const std::string_view ffn = spelled(f, {"block_ff_dim", "dense_intermediate_size", "intermediate_size_mlp", "intermediate_size"});
   const bool dense = !s.arch->moe || f.has(ffn);  // a model of experts alone need not name it
-  if (dense) { ISO_TRY(c.ffn, in_range(f, ffn, 1, kMaxWidth)); }
+  if (dense) { ISO_TRY(c.ffn, one_or_listed(s, ffn, 1, kMaxWidth)); }
   ISO_TRY(c.vocab, in_range(f, "vocab_size", 1, kMaxVocab));
   ISO_TRY(c.context_length, in_range(f, spelled(f, {"max_position_embeddings", "model_max_length"}), 1, kMaxContext));
-  ISO_TRY(const int64_t heads, in_range(f, "num_attention_heads", 1, kMaxHeads));
+  ISO_TRY(const int64_t heads, one_or_listed(s, "num_attention_heads", 1, kMaxHeads));
   c.heads = int(heads);
   if (s.arch->latent) return parse_latent(s, c);
-  ISO_TRY(const int64_t kv_heads, in_range_or(f, "num_key_value_heads", 1, kMaxHeads, heads));
+  const std::string_view kv_key = spelled(f, {"num_key_value_heads", "num_attention_groups"});
+  ISO_TRY(const int64_t kv_heads, f.has(kv_key) ? one_or_listed(s, kv_key, 1, kMaxHeads) : Result<int64_t>(heads));
   if (heads % kv_heads)
     return wrong(f, fmt::format("num_attention_heads {} is no multiple of num_key_value_heads {}", heads, kv_heads));
   if (!f.has("head_dim") && c.hidden % heads)
@@ -92,7 +103,9 @@ Result<void> parse_scales(const ConfigSource& s, ModelConfig& c) {
 
 Result<void> parse_numbers(const ConfigSource& s, ModelConfig& c) {
   const Metadata& f = s.fields;
-  const std::string_view eps_key = f.has("norm_eps") ? "norm_eps" : f.has("layer_norm_epsilon") ? "layer_norm_epsilon" : "rms_norm_eps";
+  const std::string_view eps_key = s.arch->layer_norms ? spelled(f, {"layer_norm_eps", "norm_epsilon", "layer_norm_epsilon"})
+                                   : f.has("norm_eps") ? "norm_eps" : f.has("layer_norm_epsilon") ? "layer_norm_epsilon"
+                                   : f.has("layernorm_epsilon") ? "layernorm_epsilon" : "rms_norm_eps";
   ISO_TRY(const double eps, f.number(eps_key));
   if (!(eps >= 0 && eps < 1)) return wrong(f, fmt::format("{} is {}, must be 0 to 1", eps_key, eps));
   c.norm_eps = float(eps);
@@ -105,26 +118,51 @@ Result<void> parse_numbers(const ConfigSource& s, ModelConfig& c) {
   ISO_TRY(const float logits_scaling, finite_or(f, "logits_scaling", 1));
   if (logits_scaling == 0) return wrong(f, "logits_scaling is 0");
   ISO_TRY(const float head_scale, finite_or(f, "lm_head_multiplier", 1));
-  c.logit_scale = head_scale / logits_scaling;
+  ISO_TRY(c.logit_scale, finite_or(f, "logit_scale", head_scale / logits_scaling));
   ISO_CHECK_OK(parse_scales(s, c));
   c.gemma_norms = s.arch->hf_norm_shift != 0;
+  c.layer_norms = s.arch->layer_norms;
   if (s.arch->scaled_embedding) c.embed_scale *= std::sqrt(float(c.hidden));
+  return {};
+}
+
+/// Switches of which this program knows one position.
+struct Switch {
+  std::string_view arch;
+  const char* key;
+  bool known;
+};
+constexpr Switch kSwitches[] = {{"cohere2", "use_qk_norm", false},     {"cohere2", "use_parallel_block", true},      {"cohere2", "use_gated_activation", true},
+                                {"hunyuan_v1_dense", "use_cla", false}, {"hunyuan_v1_moe", "use_cla", false},         {"lfm3", "use_sandwich_norm", true},
+                                {"lfm3", "use_attention_gate", true},   {"step3p5", "use_head_wise_attn_gate", true}, {"step3p5", "use_qk_norm", true},
+                                {"step3p5", "zero_centered", true},     {"step3p5", "sink", false}};
+
+Result<void> check_switches(const ConfigSource& s) {
+  for (const Switch& w : kSwitches) {
+    if (w.arch != s.arch->name) continue;
+    ISO_TRY(const bool on, s.fields.boolean_or(w.key, w.known));
+    if (on != w.known) return unknown(s.fields, fmt::format("{} is {}", w.key, on), fmt::format("only {} is known of '{}'", w.known, w.arch));
+  }
   return {};
 }
 
 Result<void> parse_presence(const ConfigSource& s, ModelConfig& c) {
   const Metadata& f = s.fields;
+  ISO_CHECK_OK(check_switches(s));
   ISO_TRY(c.tied_head, f.boolean_or(f.has("tie_embedding") ? "tie_embedding" : "tie_word_embeddings", false));
-  ISO_TRY(const bool bidirectional, f.boolean_or("use_bidirectional_attention", false));
-  if (bidirectional) return unknown(f, "use_bidirectional_attention is true", "only causal attention is supported");
+  const auto who = f.string("use_bidirectional_attention");  // Gemma 4: "vision" or "all"
+  bool bidirectional = who && *who != "vision";
+  if (!who) { ISO_TRY(bidirectional, f.boolean_or("use_bidirectional_attention", false)); }
+  if (bidirectional) return unknown(f, "use_bidirectional_attention is " + f.text("use_bidirectional_attention"), "only causal attention is supported");
   c.qk_norm = s.arch->qk_norm;
   if (s.gguf) {
     c.qkv_bias = s.arch->qkv_bias;
     c.out_bias = c.mlp_bias = Presence::maybe;
     return {};
   }
-  ISO_TRY(const bool attention, f.boolean_or("attention_bias", false));
-  ISO_TRY(const bool mlp, f.boolean_or("mlp_bias", false));
+  ISO_TRY(const bool all, f.boolean_or("use_bias", false));
+  ISO_TRY(const bool attention, f.boolean_or("attention_bias", all));
+  ISO_TRY(const bool mlp, f.boolean_or("mlp_bias", all));
   ISO_TRY(const bool out, f.boolean_or("attention_out_bias", attention));
   const auto yes_no = [](bool b) { return b ? Presence::yes : Presence::no; };
   if (c.qk_norm == Presence::maybe) {
@@ -186,6 +224,8 @@ Result<ModelConfig> parse_fields(const ConfigSource& s, const weights::Checkpoin
   ISO_CHECK_OK(parse_presence(s, c));
   ISO_CHECK_OK(parse_mixers(s, c));
   ISO_CHECK_OK(parse_layers(s, c));
+  ISO_CHECK_OK(parse_attention(s, c));
+  ISO_CHECK_OK(parse_gemma(s, c));
   ISO_CHECK_OK(parse_moe(s, c));
   ISO_CHECK_OK(parse_ropes(s, served_len, c));
   ISO_CHECK_OK(parse_sparse(s, c));
@@ -201,6 +241,12 @@ Result<ops::Activation> parse_act(const Metadata& f) {
   for (const ActName& a : kActs)
     if (a.name == name) return a.act;
   return unknown(f, fmt::format("{} is '{}'", key, name), "known: silu, gelu, gelu_pytorch_tanh, relu, relu2");
+}
+
+std::string_view spelled(const Metadata& f, std::initializer_list<std::string_view> names) {
+  for (std::string_view n : names)
+    if (f.has(n)) return n;
+  return *names.begin();
 }
 
 tl::unexpected<Error> wrong(const Metadata& f, std::string what) {
@@ -229,6 +275,15 @@ Result<float> finite_or(const Metadata& f, std::string_view key, double otherwis
   ISO_TRY(const double v, f.number_or(key, otherwise));
   if (!std::isfinite(float(v))) return wrong(f, fmt::format("{} is {}", key, v));
   return float(v);
+}
+
+void ModelConfig::settle() {
+  for (LayerConfig& l : layer) {
+    if (l.heads == 0) l.heads = heads;
+    if (l.kv_heads == 0) l.kv_heads = kv_heads;
+    if (l.head_dim == 0) l.head_dim = head_dim;
+    if (l.ffn == 0) l.ffn = ffn;
+  }
 }
 
 Result<ModelConfig> parse_config(const weights::Checkpoint& ck, const std::map<std::string, std::string>& overrides, int64_t served_len) {

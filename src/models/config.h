@@ -54,6 +54,7 @@ struct MoeConfig {
   ops::Routing routing;
   float swiglu_limit = 0, swiglu_alpha = 0, shared_limit = 0;  ///< see ops::Moe
   Presence choice_bias = Presence::no;
+  int64_t identity = 0;      ///< experts after these that give back what they get
   int64_t latent = 0;        ///< width that experts read and write; 0 = the model's own
 };
 
@@ -63,6 +64,7 @@ struct LatentConfig {
   int kv_rank = 0;     ///< width of that vector but for what turns; 0 = the family has no such attention
   int plain = 0, turning = 0, value = 0;  ///< of a head: dimensions of q and k that do not turn, that do, and of v
   bool gated = false;  ///< each head's output is multiplied by a sigmoid
+  float q_scale = 1, kv_scale = 1;  ///< multiplied into what is compressed, after its norm
   explicit operator bool() const { return kv_rank > 0; }
 };
 

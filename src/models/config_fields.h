@@ -14,6 +14,9 @@ namespace isotope::models {
 // Upper bounds keep products of sizes far from overflow and refuse hostile files before anything is allocated by them.
 constexpr int64_t kMaxLayers = 4096, kMaxWidth = 1 << 20, kMaxHeads = 1 << 14, kMaxHeadDim = 1 << 12, kMaxVocab = 1 << 24, kMaxContext = int64_t{1} << 31;
 
+/// The first of several spellings that the file uses; the first of all if it uses none.
+std::string_view spelled(const weights::Metadata&, std::initializer_list<std::string_view> names);
+
 /// A value that no model can have, or that this program does not know; with where it stands and what can be done.
 tl::unexpected<Error> wrong(const weights::Metadata&, std::string what);
 tl::unexpected<Error> unknown(const weights::Metadata&, std::string what, std::string remedy);
@@ -37,6 +40,11 @@ Result<ops::Activation> parse_act(const weights::Metadata&);
 
 /// Fills ModelConfig::layer, which has its size: windows and layers without rotation.
 Result<void> parse_layers(const ConfigSource&, ModelConfig&);
+/// How heads are normed, whether queries grow with their position, which layers' heads differ from the others and which read another one's keys and values;
+/// after parse_layers().
+Result<void> parse_attention(const ConfigSource&, ModelConfig&);
+/// What Gemma 3n and 4 have beyond that; after parse_attention().
+Result<void> parse_gemma(const ConfigSource&, ModelConfig&);
 /// Fills ModelConfig::moe and says which layers have experts.
 Result<void> parse_moe(const ConfigSource&, ModelConfig&);
 /// Fills what the configuration says of indexers, compressed keys and streams; last of all.

@@ -33,7 +33,19 @@ constexpr KeyRow kKeys[] = {
     {"attention.head_count_kv", "/num_key_value_heads", Kind::integer},
     {"attention.key_length", "/head_dim", Kind::integer},
     {"attention.layer_norm_rms_epsilon", "/rms_norm_eps", Kind::number},
+    {"attention.key_length_swa", "/swa_head_dim", Kind::integer},
+    {"attention.shared_kv_layers", "/num_kv_shared_layers", Kind::integer},
+    {"attention.value_scale", "/attention_value_scale", Kind::number},
+    {"rope.dimension_count_swa", "/rotary_dim_local", Kind::integer},
+    {"embedding_length_per_layer_input", "/hidden_size_per_layer_input", Kind::integer},
+    {"altup.active_idx", "/altup_active_idx", Kind::integer},
+    {"altup.num_inputs", "/altup_num_inputs", Kind::integer},
+    {"activation_sparsity_scale", "/activation_sparsity_scale", Kind::number},
+    {"swiglu_clamp_exp", "/swiglu_limits", Kind::number},
+    {"swiglu_clamp_shexp", "/swiglu_limits_shared", Kind::number},
+    {"attention.layer_norm_epsilon", "/layer_norm_epsilon", Kind::number},
     {"attention.sliding_window", "/sliding_window", Kind::integer},
+    {"attention.temperature_scale", "/rope_scaling/llama_4_scaling_beta", Kind::number},
     {"attention.scale", "/attention_multiplier", Kind::number},
     {"attn_logit_softcapping", "/attn_logit_softcapping", Kind::number},
     {"final_logit_softcapping", "/final_logit_softcapping", Kind::number},
@@ -91,7 +103,14 @@ Result<json> by_layer(const Metadata& m, const std::string& key) {
   return json(found);
 }
 
+/// A number for each layer stays a list.
 Result<json> value(const Metadata& m, const std::string& key, Kind kind) {
+  if (m.is_array(key) && kind == Kind::integer) { ISO_TRY(std::vector<int64_t> v, m.integers(key)); return json(std::move(v)); }
+  if (m.is_array(key) && kind == Kind::number) {
+    ISO_TRY(std::vector<double> v, m.numbers(key));
+    for (double& x : v) x = std::isfinite(x) ? x : 0;  // Gemma 3n writes -inf where nothing is cut
+    return json(std::move(v));
+  }
   switch (kind) {
     case Kind::integer: { ISO_TRY(const int64_t v, m.integer(key)); return json(v); }
     case Kind::number: { ISO_TRY(const double v, m.number(key)); return json(v); }
@@ -124,7 +143,9 @@ Result<void> read_pattern(const Metadata& m, const std::string& key, json& out) 
     ISO_TRY(out["sliding_window_pattern"], m.integer(key));
     return {};
   }
-  ISO_TRY(const std::vector<bool> slides, m.booleans(key));
+  std::vector<bool> slides;
+  if (auto numbers = m.integers(key)) for (int64_t v : *numbers) slides.push_back(v != 0);  // MiMo-V2
+  else { ISO_TRY(slides, m.booleans(key)); }
   json types = json::array();
   for (bool s : slides) types.push_back(s ? "sliding_attention" : "full_attention");
   out["layer_types"] = std::move(types);
@@ -190,6 +211,16 @@ Result<void> read_latent(const Checkpoint& c, const std::string& prefix, json& o
   return {};
 }
 
+/// What Gemma 3n and 4 leave to the tensors.
+void read_gemma(const Checkpoint& c, const Arch& arch, int64_t experts, json& out) {
+  if (const weights::TensorEntry* e = c.find("blk.0.laurel_l.weight")) out["laurel_rank"] = e->shape[0];
+  if (arch.name != "gemma4") return;
+  out["enable_moe_block"] = experts > 0;
+  const json types = out.value("layer_types", json::array());
+  const auto full = std::find(types.begin(), types.end(), json("full_attention"));
+  if (full != types.end()) out["attention_k_eq_v"] = c.find(fmt::format("blk.{}.attn_v.weight", full - types.begin())) == nullptr;
+}
+
 }  // namespace
 
 void name_gguf_key(std::string_view architecture, Error& e) {
@@ -225,16 +256,27 @@ Result<ConfigSource> gguf_source(const Checkpoint& c, const std::map<std::string
   if (arch->latent) ISO_CHECK_OK(read_latent(c, prefix, out));
   ISO_CHECK_OK(read_sparse(c, *arch, prefix, out));
   ISO_CHECK_OK(read_gguf_state(c, *arch, prefix, out));
+  read_gemma(c, *arch, experts, out);
+  if (arch->name == "step3p5" && out.contains("head_dim")) {  // full layers turn by half; no key says so
+    out["rotary_dim_local"] = out["head_dim"];
+    if (out["head_dim"].is_number_integer()) out["rotary_dim"] = out["head_dim"].get<int64_t>() / 2;
+  }
 
-  if (!arch->latent && m.has(prefix + "attention.value_length") && m.has(prefix + "attention.key_length")) {
+  if (arch->name == "mimo_v2_flash" && m.has(prefix + "attention.value_length")) {
+    ISO_TRY(out["v_head_dim"], m.integer(prefix + "attention.value_length"));
+  } else if (!arch->latent && m.has(prefix + "attention.value_length") && m.has(prefix + "attention.key_length")) {
     ISO_TRY(const int64_t k, m.integer(prefix + "attention.key_length"));
     ISO_TRY(const int64_t v, m.integer(prefix + "attention.value_length"));
     if (k != v) return unknown(m, fmt::format("{}attention.key_length is {}, value_length {}", prefix, k, v), "only models where both are equal are supported");
   }
-  for (const char* refused : {"expert_count", "attention.temperature_scale"}) {
-    ISO_TRY(const double v, m.number_or(prefix + refused, 0));
-    if (v != 0 && !(arch->moe && refused == std::string_view("expert_count"))) return unknown(m, fmt::format("{}{} is {}", prefix, refused, v), fmt::format("only models of '{}' without it are supported", name));
+  if (experts != 0 && !arch->moe)
+    return unknown(m, fmt::format("{}expert_count is {}", prefix, experts), fmt::format("only models of '{}' without it are supported", name));
+  if (arch->logit_factor && out.contains("logits_scaling")) {
+    out["logit_scale"] = out["logits_scaling"];
+    out.erase("logits_scaling");
   }
+  ISO_TRY(const int64_t window, m.integer_or(prefix + "attention.sliding_window", -1));
+  if (arch->windows == WindowRule::chunks && window == 0) out["attention_chunk_size"] = 0, out["no_rope_layer_interval"] = kMaxLayers + 1;
   ISO_TRY(const bool causal, m.boolean_or(prefix + "attention.causal", true));
   if (!causal) return unknown(m, prefix + "attention.causal is false", "only causal attention is supported");
   ISO_TRY(const bool rope, m.boolean_or(prefix + "rope.scaling.finetuned", true));

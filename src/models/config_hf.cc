@@ -23,7 +23,7 @@ Result<const Arch*> pick(const Metadata& m, const json& root, const json& text) 
   std::string named;
   if (const auto a = root.find("architectures"); a != root.end() && a->is_array() && !a->empty() && a->front().is_string()) named = a->front();
   const std::string type = text_of(text, "model_type");
-  const Arch* arch = named.empty() ? arch_by_model_type(type) : arch_by_class(named);
+  const Arch* arch = named.empty() ? arch_by_model_type(type) : arch_by_class(named, type);
   if (!arch)
     return unknown(m, named.empty() ? "model_type is " + weights::quote_name(type) : "architectures names " + weights::quote_name(named),
                    "supported: " + supported_archs());
@@ -47,6 +47,8 @@ Result<ConfigSource> hf_source(const weights::Checkpoint& c, const std::map<std:
   for (const char* shared : {"tie_word_embeddings", "eos_token_id", "bos_token_id", "quantization_config"})
     if (const auto it = root.find(shared); it != root.end()) out[shared] = *it;
   out.update(text);
+  if (arch->name == "step3p5") spell_step(out);
+  if (arch->name == "longcat_flash") spell_longcat(out);
   ISO_TRY(Metadata fields, Metadata::from_json(out.dump(-1, ' ', false, json::error_handler_t::replace), m.source()));
   ISO_TRY(fields, fields.with_overrides(overrides));
   ISO_TRY(const std::string_view method, fields.string_or("quantization_config.quant_method", ""));

@@ -15,6 +15,13 @@ Result<void> parse_latent(const ConfigSource& s, ModelConfig& c) {
   ISO_TRY(const int64_t value, in_range(f, "v_head_dim", 1, kMaxHeadDim));
   l.kv_rank = int(rank), l.plain = int(plain), l.turning = int(turning), l.value = int(value);
   ISO_TRY(l.gated, f.boolean_or("latent_head_gate", false));
+  // LongCat-Flash scales what it has compressed to the size of the hidden state.
+  const auto scale = [&](const char* key, int64_t width) -> Result<float> {
+    ISO_TRY(const bool scaled, f.boolean_or(key, false));
+    return scaled && width > 0 ? float(std::sqrt(double(c.hidden) / double(width))) : 1.0f;
+  };
+  ISO_TRY(l.q_scale, scale("mla_scale_q_lora", l.q_rank));
+  ISO_TRY(l.kv_scale, scale("mla_scale_kv_lora", l.kv_rank));
   c.kv_heads = 1;
   c.head_dim = l.turning + l.kv_rank;
   return {};

@@ -37,13 +37,16 @@ Result<void> parse_shared(const Metadata& f, MoeConfig& m) {
   return {};
 }
 
-Result<void> parse_groups(const Metadata& f, int64_t experts, Routing& r) {
+Result<void> parse_groups(const Metadata& f, MoeConfig& m) {
+  Routing& r = m.routing;
+  const int64_t experts = m.experts;
   ISO_TRY(const std::string_view method, f.string_or("topk_method", ""));
   if (!method.empty() && method != "greedy" && method != "group_limited_greedy" && method != "noaux_tc")
     return unknown(f, fmt::format("topk_method is '{}'", method), "known: greedy, group_limited_greedy, noaux_tc");
   if (method == "greedy") return {};
   ISO_TRY(const int64_t groups, in_range_or(f, spelled(f, {"n_group", "num_expert_group"}), 1, kMaxGroups, 1));
   ISO_TRY(const int64_t used, in_range_or(f, "topk_group", 1, groups, 1));
+  if (groups > 1 && m.identity > 0) return unknown(f, fmt::format("n_group is {} together with zero_expert_num {}", groups, m.identity), "only one of them is known");
   if (experts % groups) return wrong(f, fmt::format("{} experts are no multiple of n_group {}", experts, groups));
   if (experts / groups * used < r.used) return wrong(f, fmt::format("{} of {} groups hold fewer than the {} experts a token goes to", used, groups, r.used));
   r.groups = int(groups), r.groups_used = int(used);
@@ -56,7 +59,7 @@ Result<void> parse_groups(const Metadata& f, int64_t experts, Routing& r) {
 Result<void> parse_routing(const ConfigSource& s, MoeConfig& m) {
   const Metadata& f = s.fields;
   Routing& r = m.routing;
-  const std::string_view used_key = spelled(f, {"num_experts_per_tok", "moe_k", "moe_topk", "num_experts_per_token", "experts_per_token", "moe_top_k"});
+  const std::string_view used_key = spelled(f, {"num_experts_per_tok", "moe_k", "moe_topk", "num_experts_per_token", "experts_per_token", "moe_top_k", "top_k_experts"});
   ISO_TRY(const int64_t used, uniform(f, used_key, 1, m.experts));
   r.used = int(used);
   ISO_TRY(const std::string_view score, f.string_or(spelled(f, {"scoring_func", "moe_router_activation_func"}), "softmax"));
@@ -66,16 +69,30 @@ Result<void> parse_routing(const ConfigSource& s, MoeConfig& m) {
   else r.score = score == "sigmoid" ? Routing::Score::sigmoid : Routing::Score::softmax;
   ISO_TRY(r.renormalize, f.boolean_or(spelled(f, {"norm_topk_prob", "route_norm", "moe_renormalize"}), false));
   ISO_TRY(r.scale, finite_or(f, spelled(f, {"routed_scaling_factor", "router_scaling_factor"}), 1));
-  return parse_groups(f, m.experts, r);
+  return parse_groups(f, m);
 }
 
 /// Every `step`-th layer from the first that may be one to the last, but for those that are named.
 Result<void> parse_places(const Metadata& f, ModelConfig& c) {
   ISO_TRY(const int64_t first, in_range_or(f, spelled(f, {"first_k_dense_replace", "moe_layer_start_index", "num_dense_layers"}), 0, kMaxLayers, 0));
+  if (f.is_array("moe_layer_freq")) {  // MiMo-V2: 1 for each layer with experts
+    ISO_TRY(const std::vector<int64_t> sparse, f.integers("moe_layer_freq"));
+    if (int64_t(sparse.size()) != c.layers) return wrong(f, fmt::format("moe_layer_freq has {} entries for {} layers", sparse.size(), c.layers));
+    for (size_t i = 0; i < sparse.size(); ++i) c.layer[i].moe = sparse[i] != 0;
+    return {};
+  }
   const std::string_view step_key = spelled(f, {"decoder_sparse_step", "moe_layer_interval", "interleave_moe_layer_step", "moe_layer_freq"});
   ISO_TRY(const int64_t step, in_range_or(f, step_key, 1, kMaxLayers, 1));
   // Ernie writes -1 for "to the end".
   ISO_TRY(const int64_t last, in_range_or(f, "moe_layer_end_index", -1, kMaxLayers, -1));
+  if (f.has("moe_layers")) {
+    ISO_TRY(const std::vector<int64_t> sparse, f.integers("moe_layers"));
+    for (int64_t i : sparse) {
+      if (i < 0 || i >= c.layers) return wrong(f, fmt::format("moe_layers names layer {}, there are {}", i, c.layers));
+      c.layer[size_t(i)].moe = true;
+    }
+    return {};
+  }
   std::vector<int64_t> dense;
   if (f.has("mlp_only_layers")) { ISO_TRY(dense, f.integers("mlp_only_layers")); }
   for (int64_t i = 0; i < c.layers; ++i)
@@ -121,6 +138,10 @@ bool lacks_experts(const ConfigSource& s, std::string_view count, const ModelCon
 Result<void> parse_moe(const ConfigSource& s, ModelConfig& c) {
   const Metadata& f = s.fields;
   if (!s.arch->moe) return {};
+  if (f.has("enable_moe_block")) {  // Gemma 4: one family with experts and without
+    ISO_TRY(const bool enabled, f.boolean("enable_moe_block"));
+    if (!enabled) return {};
+  }
   MoeConfig& m = c.moe;
   const std::string_view count = spelled(f, {"num_experts", "num_local_experts", "n_routed_experts", "moe_num_experts"});
   if (s.arch->maybe_moe && lacks_experts(s, count, c)) {
@@ -132,10 +153,13 @@ Result<void> parse_moe(const ConfigSource& s, ModelConfig& c) {
   ISO_TRY(m.ffn, uniform(f, spelled(f, {"moe_intermediate_size", "intermediate_size"}), 1, kMaxWidth));
   ISO_TRY(m.latent, in_range_or(f, "moe_latent_size", 0, kMaxWidth, 0));
   if (m.latent > 0 && s.arch->moe->to_latent.empty()) return unknown(f, fmt::format("moe_latent_size is {}", m.latent), "only families with such experts have it");
+  ISO_TRY(m.identity, in_range_or(f, "zero_expert_num", 0, kMaxExperts, 0));
+  ISO_TRY(const std::string_view zero, f.string_or("zero_expert_type", "identity"));
+  if (zero != "identity") return unknown(f, fmt::format("zero_expert_type is '{}'", zero), "known: identity");
   ISO_CHECK_OK(parse_routing(s, m));
   ISO_CHECK_OK(parse_shared(f, m));
   if (!s.arch->moe->bias.empty()) m.choice_bias = s.gguf ? Presence::maybe : Presence::yes;
-  m.routing.by_logits = s.arch->by_logits;
+  m.routing.by_logits = s.arch->by_logits, m.routing.on_input = s.arch->weighted_input;
   if (s.arch->clamped_swiglu) {
     ISO_TRY(m.swiglu_limit, finite_or(f, "swiglu_limit", 7));
     ISO_TRY(m.swiglu_alpha, finite_or(f, "swiglu_alpha", 1.702));

@@ -11,6 +11,15 @@ namespace {
 
 using weights::Metadata;
 
+/// Hunyuan's "dynamic" with an `alpha`: a base that is stretched once and for all.
+Result<RopeLaw> stretched(const Metadata& f, const std::string& at, const ModelConfig& c, RopeLaw law) {
+  ISO_TRY(const double alpha, f.number(at + "alpha"));
+  if (!(alpha > 0 && alpha <= 1e6) || c.head_dim <= 2) return wrong(f, fmt::format("{}alpha is {} with heads of {}", at, alpha, c.head_dim));
+  law.type = RopeLaw::Type::plain;
+  law.theta *= std::pow(alpha, double(c.head_dim) / (c.head_dim - 2));
+  return law;
+}
+
 /// Reads one law. `at`: "rope_scaling.", "rope_parameters." …; what it lacks is looked up at the top level.
 Result<RopeLaw> parse_law(const Metadata& f, const std::string& at, const ModelConfig& c) {
   RopeLaw law;
@@ -24,8 +33,10 @@ Result<RopeLaw> parse_law(const Metadata& f, const std::string& at, const ModelC
   ISO_TRY(law.theta, f.number_or(at + "rope_theta", law.theta));
   ISO_TRY(law.original_len, in_range_or(f, at + "original_max_position_embeddings", 1, kMaxContext, c.context_length));
   ISO_TRY(law.original_len, in_range_or(f, "original_max_position_embeddings", 1, kMaxContext, law.original_len));
+  if (law.type == RopeLaw::Type::dynamic && f.has(at + "alpha")) return stretched(f, at, c, law);
   const bool by_lengths = law.type == RopeLaw::Type::yarn || law.type == RopeLaw::Type::longrope;
-  if (law.type != RopeLaw::Type::plain && !by_lengths && !f.has(at + "factor"))
+  const bool needs_factor = law.type != RopeLaw::Type::plain && law.type != RopeLaw::Type::proportional && !by_lengths;
+  if (needs_factor && !f.has(at + "factor"))
     return wrong(f, fmt::format("{}factor is missing for rope type '{}'", at, type));
   ISO_TRY(law.factor, f.number_or(at + "factor", by_lengths ? double(c.context_length) / double(law.original_len) : 1.0));
   ISO_TRY(law.beta_fast, f.number_or(at + "beta_fast", 32));
@@ -52,19 +63,33 @@ Result<RopeLaw> parse_law(const Metadata& f, const std::string& at, const ModelC
   return law;
 }
 
-/// The dimensions that turn.
-Result<int> rotary_dim(const Metadata& f, const std::string& at, const ModelConfig& c) {
-  const int head = c.latent ? c.latent.turning : c.head_dim;
-  ISO_TRY(const int64_t fixed, in_range_or(f, "rotary_dim", 1, head, head));
-  ISO_TRY(double part, f.number_or("partial_rotary_factor", 1));
-  ISO_TRY(part, f.number_or(at + "partial_rotary_factor", part));
-  if (!(part > 0 && part <= 1)) return wrong(f, fmt::format("partial_rotary_factor is {}, must be above 0, at most 1", part));
-  return f.has("rotary_dim") ? int(fixed) : int(head * part);
+/// The size of heads that a law turns.
+int head_of(const ModelConfig& c, bool sliding) {
+  if (c.latent) return c.latent.turning;
+  for (const LayerConfig& l : c.layer)
+    if (l.attends() && (l.window > 0) == sliding) return l.head_dim;
+  return c.head_dim;
 }
 
-Result<void> add_rope(const ConfigSource& s, const RopeLaw& law, const std::string& at, int64_t served_len, ModelConfig& c) {
+/// The dimensions that turn, of a head. A local law may have a key of its own.
+Result<int> rotary_dim(const Metadata& f, const std::string& at, int head, double part, bool sliding) {
+  const std::string_view key = sliding && f.has("rotary_dim_local") ? "rotary_dim_local" : "rotary_dim";
+  ISO_TRY(const int64_t fixed, in_range_or(f, key, 1, head, head));
+  if (!(part > 0 && part <= 1)) return wrong(f, fmt::format("{}partial_rotary_factor is {}, must be above 0, at most 1", at, part));
+  return f.has(key) ? int(fixed) : int(head * part);
+}
+
+Result<void> add_rope(const ConfigSource& s, RopeLaw law, const std::string& at, int64_t served_len, ModelConfig& c) {
   const Metadata& f = s.fields;
-  ISO_TRY(const int rot, rotary_dim(f, at, c));
+  const bool sliding = !c.ropes.empty();
+  const int head = head_of(c, sliding);
+  ISO_TRY(double part, f.number_or("partial_rotary_factor", 1));
+  ISO_TRY(part, f.number_or(at + "partial_rotary_factor", part));
+  if (c.latent) part = 1;  // all of what turns
+  ISO_TRY(int rot, rotary_dim(f, at, head, part, sliding));
+  if (law.type == RopeLaw::Type::proportional) law.part = part, rot = head;
+  // Where layers turn by different widths, one table serves all, and they read its beginning.
+  while (int(law.divisors.size()) > rot / 2 && law.divisors.back() == 1) law.divisors.pop_back();
   auto rope = make_rope(law, rot, served_len ? served_len : c.context_length);
   if (!rope) return wrong(f, rope.error().what);
   rope->interleaved = s.arch->interleaved;
@@ -101,8 +126,10 @@ Result<void> parse_compressed_ropes(const ConfigSource& s, int64_t served_len, M
   return {};
 }
 
+namespace {
+
 /// ropes[0] turns full layers; ropes[1], where a family has a local one, the sliding layers.
-Result<void> parse_ropes(const ConfigSource& s, int64_t served_len, ModelConfig& c) {
+Result<void> parse_laws(const ConfigSource& s, int64_t served_len, ModelConfig& c) {
   const Metadata& f = s.fields;
   for (const char* key : {"rope_scaling", "rope_parameters"}) {
     if (f.has(key) && f.type_name(key) != "object") return wrong(f, fmt::format("{} is {}, must be an object", key, f.text(key)));
@@ -112,18 +139,37 @@ Result<void> parse_ropes(const ConfigSource& s, int64_t served_len, ModelConfig&
   const std::string at = nested ? "rope_parameters.full_attention." : f.has("rope_parameters") ? "rope_parameters." : "rope_scaling.";
   ISO_TRY(const RopeLaw full, parse_law(f, at, c));
   ISO_CHECK_OK(add_rope(s, full, at, served_len, c));
+  if (f.has(at + "llama_4_scaling_beta")) {
+    ISO_TRY(c.growth.beta, finite_or(f, at + "llama_4_scaling_beta", 0));
+    c.growth.period = float(full.original_len);
+    for (LayerConfig& l : c.layer) l.grows = bool(c.growth);
+  }
   if (c.latent) c.attn_scale *= latent_temperature(full);
   const std::string local_at = "rope_parameters.sliding_attention.";
   const bool local = f.has("rope_parameters.sliding_attention");
-  if (!local && !f.has("rope_local_base_freq") && !s.arch->local_plain) return {};
+  const std::string_view local_theta = spelled(f, {"rope_local_base_freq", "swa_rope_theta"});
+  if (!local && !f.has(local_theta) && !s.arch->local_plain) return {};
   RopeLaw law{.theta = full.theta};
   if (local) {
     ISO_TRY(law, parse_law(f, local_at, c));
+    law.divisors.clear();  // of full layers alone
   } else {
-    ISO_TRY(law.theta, f.number_or("rope_local_base_freq", full.theta));
+    ISO_TRY(law.theta, f.number_or(local_theta, full.theta));
   }
   ISO_CHECK_OK(add_rope(s, law, local_at, served_len, c));
   for (LayerConfig& l : c.layer) l.rope_index = l.window ? 1 : 0;
+  return {};
+}
+
+}  // namespace
+
+Result<void> parse_ropes(const ConfigSource& s, int64_t served_len, ModelConfig& c) {
+  ISO_CHECK_OK(parse_laws(s, served_len, c));
+  for (size_t i = 0; i < c.layer.size(); ++i) {
+    const LayerConfig& l = c.layer[i];
+    const int rot = c.ropes[size_t(l.rope_index)].rot;
+    if (l.attends() && l.rope && rot > l.head_dim) return wrong(s.fields, fmt::format("heads of layer {} have {} dimensions, {} of them turn", i, l.head_dim, rot));
+  }
   return {};
 }
 

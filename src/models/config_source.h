@@ -23,6 +23,9 @@ Result<ConfigSource> hf_source(const weights::Checkpoint&, const std::map<std::s
 Result<ConfigSource> gguf_source(const weights::Checkpoint&, const std::map<std::string, std::string>& overrides);
 /// Adds what a GGUF file says of layers with a recurrent state; `prefix` is "<architecture>.".
 Result<void> read_gguf_state(const weights::Checkpoint&, const Arch&, const std::string& prefix, nlohmann::json& out);
+/// Bring config.json of families with words of their own to those of the others.
+void spell_step(nlohmann::json&);
+void spell_longcat(nlohmann::json&);
 /// Adds the GGUF spelling of the field that an error speaks of.
 void name_gguf_key(std::string_view architecture, Error&);
 

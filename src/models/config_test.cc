@@ -4,6 +4,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
+
 #include "support/gguf_writer.h"
 #include "support/safetensors_writer.h"
 #include "weights/checkpoint.h"
@@ -133,6 +135,83 @@ TEST(Config, WindowsAndRotationByLayer) {
   }
 }
 
+TEST(Config, ChunksAndQueriesThatGrow) {
+  const auto c = parse_json(json_of("Llama4ForCausalLM", R"("num_key_value_heads": 2, "head_dim": 16, "attention_chunk_size": 32, "no_rope_layers": [],
+                                    "interleave_moe_layer_step": 2, "intermediate_size_mlp": 80)"));
+  ASSERT_TRUE(c) << c.error().message();
+  EXPECT_EQ(windows(*c), (std::vector<int64_t>{32, 32, 32, 0}));
+  EXPECT_EQ(c->ffn, 80);
+  EXPECT_EQ(c->moe.ffn, 96);
+  EXPECT_EQ(c->moe.shared_ffn, 96);
+  EXPECT_TRUE(c->moe.routing.on_input && c->moe.routing.by_logits && c->unit_heads);
+  for (size_t i = 0; i < 4; ++i) {
+    EXPECT_EQ(c->layer[i].chunked, i < 3);
+    EXPECT_EQ(c->layer[i].grows, i == 3);
+    EXPECT_EQ(c->layer[i].moe, i % 2 == 1);
+  }
+  EXPECT_EQ(c->growth.offset, 1);
+  EXPECT_FLOAT_EQ(c->growth.period, 8192);
+  const auto m = parse_json(json_of("Mistral3ForConditionalGeneration", R"("model_type": "ministral3", "head_dim": 16, "num_key_value_heads": 2,
+      "rope_parameters": {"rope_type": "yarn", "factor": 16.0, "original_max_position_embeddings": 64, "rope_theta": 1e6, "llama_4_scaling_beta": 0.1})"));
+  ASSERT_TRUE(m) << m.error().message();
+  EXPECT_EQ(m->arch, "ministral3");
+  EXPECT_FLOAT_EQ(m->growth.beta, 0.1f);
+  EXPECT_FLOAT_EQ(m->growth.period, 64);
+  EXPECT_TRUE(m->layer[0].grows);
+}
+
+TEST(Config, LayersOfOtherGeometryAndSharedKeys) {
+  const auto c = parse_json(json_of("Gemma4ForCausalLM", R"("head_dim": 32, "global_head_dim": 64, "num_key_value_heads": 2, "attention_k_eq_v": true,
+      "num_global_key_value_heads": 1, "num_kv_shared_layers": 2, "use_double_wide_mlp": true, "sliding_window": 16, "hidden_size_per_layer_input": 8,
+      "layer_types": ["sliding_attention", "full_attention", "sliding_attention", "full_attention"])"));
+  ASSERT_TRUE(c) << c.error().message();
+  const int dims[] = {32, 64, 32, 64}, kv_heads[] = {2, 1, 2, 1}, from[] = {-1, -1, 0, 1};
+  const int64_t ffn[] = {96, 96, 192, 192};
+  for (size_t i = 0; i < 4; ++i) {
+    EXPECT_EQ(c->layer[i].head_dim, dims[i]);
+    EXPECT_EQ(c->layer[i].kv_heads, kv_heads[i]);
+    EXPECT_EQ(c->layer[i].kv_of, from[i]);
+    EXPECT_EQ(c->layer[i].ffn, ffn[i]);
+    EXPECT_EQ(c->layer[i].values_are_keys, i % 2 == 1);
+  }
+  ASSERT_EQ(c->ropes.size(), 2u);
+  EXPECT_EQ(c->ropes[0].rot, 64);
+  EXPECT_EQ(c->ropes[1].rot, 32);
+  EXPECT_GT(c->ropes[0].inv_freq[7], 0);
+  EXPECT_EQ(c->ropes[0].inv_freq[8], 0);  // a quarter of the dimensions turns
+  EXPECT_FLOAT_EQ(c->attn_scale, 1);
+  const auto s = parse_json(json_of("Step3p5ForCausalLM", R"("num_attention_groups": 2, "head_dim": 16, "sliding_window": 16,
+      "layer_types": ["full_attention", "sliding_attention", "sliding_attention", "full_attention"], "attention_other_setting": {"num_attention_heads": 6,
+      "num_attention_groups": 2, "head_dim": 16}, "rope_theta": [5000000.0, 10000.0, 10000.0, 5000000.0], "partial_rotary_factors": [0.5, 1.0, 1.0, 0.5],
+      "moe_layers_enum": "1,3", "moe_num_experts": 8, "moe_top_k": 3, "moe_intermediate_size": 32, "share_expert_dim": 48, "moe_router_scaling_factor": 3.0,
+      "swiglu_limits": [0.0, null, 0.0, 7.0], "swiglu_limits_shared": [0.0, 0.0, 2.0, 16.0])"));
+  ASSERT_TRUE(s) << s.error().message();
+  EXPECT_EQ(s->layer[1].heads, 6);
+  EXPECT_EQ(s->layer[0].heads, 4);
+  EXPECT_EQ(s->ropes[0].rot, 8);
+  EXPECT_EQ(s->ropes[1].rot, 16);
+  EXPECT_TRUE(!s->layer[0].moe && s->layer[1].moe && !s->layer[2].moe && s->layer[3].moe);
+  EXPECT_EQ(s->moe.shared_ffn, 48);
+  EXPECT_FLOAT_EQ(s->moe.routing.scale, 3);
+  EXPECT_FLOAT_EQ(s->layer[3].expert_clamp, 7);
+  EXPECT_FLOAT_EQ(s->layer[2].clamp, 2);
+  const auto m = parse_json(json_of("MiMoV2FlashForCausalLM", R"("head_dim": 24, "v_head_dim": 16, "num_key_value_heads": 1, "swa_num_key_value_heads": 2,
+      "hybrid_layer_pattern": [0, 1, 1, 0], "sliding_window_size": 16, "moe_layer_freq": [0, 1, 1, 1], "n_routed_experts": 8,
+      "moe_intermediate_size": 32)"));
+  ASSERT_TRUE(m) << m.error().message();
+  EXPECT_EQ(windows(*m), (std::vector<int64_t>{0, 17, 17, 0}));
+  EXPECT_EQ(m->layer[1].kv_heads, 2);
+  EXPECT_EQ(m->layer[1].value_dim, 16);
+  EXPECT_TRUE(m->layer[1].sinks && !m->layer[0].sinks && !m->layer[0].moe);
+}
+
+TEST(Config, HunyuanStretchesItsBaseOnce) {
+  const auto c = parse_json(json_of("HunYuanDenseV1ForCausalLM", R"("rope_scaling": {"type": "dynamic", "alpha": 1000.0, "factor": 1.0})"), {}, 1 << 20);
+  ASSERT_TRUE(c) << c.error().message();
+  EXPECT_NEAR(c->ropes[0].inv_freq[1], std::pow(10000 * std::pow(1000.0, 16.0 / 14), -1.0 / 8), 1e-6);
+  EXPECT_TRUE(c->norms_last);
+}
+
 TEST(Config, BothRopeStylesMeanTheSame) {
   const auto before = parse_json(json_of("LlamaForCausalLM", R"("rope_theta": 500000.0, "rope_scaling": {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0,
                                          "high_freq_factor": 4.0, "original_max_position_embeddings": 64})"));
@@ -254,6 +333,32 @@ TEST(Config, NamesWhatIsWrongInConfigJson) {
       {"Qwen3MoeForCausalLM", R"("n_group": 64, "topk_group": 1)", "fewer than the 8 experts"},
       {"Qwen3MoeForCausalLM", R"("moe_intermediate_size": [768, 512])", "moe_intermediate_size differs between layers"},
       {"Qwen3MoeForCausalLM", R"("decoder_sparse_step": 0)", "decoder_sparse_step is 0"},
+      {"Llama4ForCausalLM", R"("layer_types": ["chunked_attention", "full_attention", "full_attention", "full_attention"], "attention_chunk_size": null)",
+       "attention_chunk_size is not set"},
+      {"Llama4ForCausalLM", R"("layer_types": ["sliding_attention", "full_attention", "full_attention", "full_attention"])", "names 'sliding_attention'"},
+      {"Llama4ForCausalLM", R"("moe_layers": [4])", "moe_layers names layer 4"},
+      {"Llama4ForCausalLM", R"("floor_scale": 0)", "floor_scale is 0"},
+      {"Cohere2ForCausalLM", R"("use_qk_norm": true)", "use_qk_norm is true"},
+      {"HunYuanDenseV1ForCausalLM", R"("rope_scaling": {"type": "dynamic", "alpha": -1})", "alpha is -1"},
+      {"HunYuanDenseV1ForCausalLM", R"("use_cla": true)", "use_cla is true"},
+      {"Gemma4ForCausalLM", R"("num_kv_shared_layers": 4)", "num_kv_shared_layers is 4"},
+      {"Gemma4ForCausalLM", R"("num_kv_shared_layers": 3, "layer_types": ["sliding_attention", "full_attention", "full_attention", "full_attention"])",
+       "leaves layer 1 no earlier one"},
+      {"Gemma4ForCausalLM", R"("attention_k_eq_v": true, "num_global_key_value_heads": 3, "layer_types": ["sliding_attention", "full_attention",
+                               "full_attention", "full_attention"])", "layer 1 has 4 heads, no multiple of its 3"},
+      {"Gemma4ForCausalLM", R"("use_bidirectional_attention": "all")", "use_bidirectional_attention is"},
+      {"Gemma4ForCausalLM", R"("hidden_size_per_layer_input": -1)", "hidden_size_per_layer_input is -1"},
+      {"Gemma3nForCausalLM", R"("num_kv_shared_layers": 0, "activation_sparsity_pattern": [0.95, 0.3, 0, 0])", "activation_sparsity_pattern holds 0.3"},
+      {"Gemma3nForCausalLM", R"("num_kv_shared_layers": 0, "activation_sparsity_pattern": [0.95])", "activation_sparsity_pattern has 1 entries"},
+      {"Gemma3nForCausalLM", R"("num_kv_shared_layers": 0, "altup_active_idx": 4)", "altup_active_idx is 4"},
+      {"Gemma3nForCausalLM", R"("num_kv_shared_layers": 0, "intermediate_size": [96, 96])", "intermediate_size has 2 entries"},
+      {"MiMoV2FlashForCausalLM", R"("n_routed_experts": 8, "moe_intermediate_size": 32, "v_head_dim": 256)", "v_head_dim is 256"},
+      {"MiMoV2FlashForCausalLM", R"("n_routed_experts": 8, "moe_intermediate_size": 32, "hybrid_layer_pattern": [0, 1])", "hybrid_layer_pattern has 2 entries"},
+      {"MiMoV2FlashForCausalLM", R"("n_routed_experts": 8, "moe_intermediate_size": 32, "moe_layer_freq": [0, 1])", "moe_layer_freq has 2 entries"},
+      {"Step3p5ForCausalLM", R"("num_attention_groups": 2, "moe_num_experts": 8, "moe_top_k": 2, "swiglu_limits": [0, 1])", "swiglu_limits has 2 entries"},
+      {"Step3p5ForCausalLM", R"("num_attention_groups": 2, "moe_num_experts": 8, "moe_top_k": 2, "use_head_wise_attn_gate": false)",
+       "use_head_wise_attn_gate is false"},
+      {"Lfm3ForCausalLM", R"("layer_types": ["conv", "conv", "conv", "full_attention"], "use_sandwich_norm": false)", "use_sandwich_norm is false"},
       {"Qwen3MoeForCausalLM", R"("mlp_layer_types": ["dense"])", "mlp_layer_types has 1 entries"},
       {"Qwen3MoeForCausalLM", R"("mlp_layer_types": ["dense", "sparse", "x", "sparse"])", "mlp_layer_types names 'x'"},
   };
@@ -284,7 +389,6 @@ TEST(Config, NamesWhatIsWrongInGguf) {
       {gguf("llama").u32("llama.attention.key_length", 32).u32("llama.attention.value_length", 64), "value_length 64"},
       {gguf("llama").u32("llama.rope.dimension_count", 64), "llama.rope.dimension_count"},
       {gguf("llama").string("llama.rope.freq_base", "high"), "llama.rope.freq_base"},
-      {gguf("mistral3").f32("mistral3.attention.temperature_scale", 0.1f), "temperature_scale"},
   };
   for (const auto& [w, says] : cases) {
     SCOPED_TRACE(says);

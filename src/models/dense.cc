@@ -10,7 +10,7 @@ using ops::Tensor;
 Tensor Dense::forward(ops::Ops& o, const ops::Batch& b, const HiddenTap* tap) const {
   const float s = config_.residual_scale;
   Tensor x = o.embed(globals.table(), config_.embed_scale);                // [T, D]
-  RowSource h{.x = x, .norm = norm(layers[0].attn_norm)};
+  RowSource h{.x = x, .norm = attn_norm(0)};
   for (size_t l = 0; l < layers.size(); ++l) {
     o.next_layer();
     const Layer& w = layers[l];
@@ -19,8 +19,8 @@ Tensor Dense::forward(ops::Ops& o, const ops::Batch& b, const HiddenTap* tap) co
     Tensor a = mix(o, h, l);
     if (last && !narrow(o, b, tap, x, a)) return {};
     a = o.linear(a, w.o);
-    const Tensor f = feed_forward(o, {.x = x, .add = a, .add_scale = s, .norm = norm(w.ffn_norm)}, w);
-    h = {.x = x, .add = f, .add_scale = s, .norm = norm(last ? globals.norm : layers[l + 1].attn_norm)};
+    const Tensor f = feed_forward(o, {.x = x, .add = a, .add_scale = s, .norm = ffn_norm(l)}, w);
+    h = {.x = x, .add = f, .add_scale = s, .norm = norm_after(l)};
   }
   h = finish(o, b, tap, h, layers.size());
   return h ? logits(o, h) : Tensor{};                                      // [R, V]

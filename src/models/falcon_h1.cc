@@ -7,7 +7,7 @@ namespace isotope::models {
 using ops::RowSource;
 using ops::Tensor;
 
-Tensor Parallel::forward(ops::Ops& o, const ops::Batch& b, const HiddenTap* tap) const {
+Tensor Beside::forward(ops::Ops& o, const ops::Batch& b, const HiddenTap* tap) const {
   const BlockScales& s = config_.scales;
   Tensor x = o.embed(globals.table(), config_.embed_scale);                // [T, D]
   RowSource h{.x = x, .norm = norm(layers[0].attn_norm)};

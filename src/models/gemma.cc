@@ -14,7 +14,7 @@ Tensor Sandwich::forward(ops::Ops& o, const ops::Batch& b, const HiddenTap* tap)
     const Layer& w = layers[l];
     const bool last = l + 1 == layers.size();
     show(o, tap, l, h);
-    Tensor a = attend(o, project(o, h, w), l, &w);
+    Tensor a = mix(o, h, l);
     if (last && !narrow(o, b, tap, x, a)) return {};
     a = o.linear(a, w.o);
     const Tensor f = feed_forward(o, {.x = x, .add = a, .add_norm = norm(w.attn_post_norm), .norm = norm(w.ffn_norm)}, w);

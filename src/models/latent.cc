@@ -35,6 +35,7 @@ Tensor Transformer::mix_latent(ops::Ops& o, const RowSource& h, size_t layer) co
     if (index) choose_keys(o, queries[1], out[2], out[3], layer);
   }
   o.head_norm(kv.columns(c.turning, c.kv_rank), c.kv_rank, w.kv_norm, kEps);          // [T, turning + kv_rank]
+  if (config_.layer[layer].grows) o.scale_by_position(q, config_.growth);
   const int64_t plain = int64_t{config_.heads} * c.plain, turning = int64_t{config_.heads} * c.turning;
   q = o.linear_heads({.x = q, .step = c.plain, .ws = w.k_up, .lead = q.columns(plain, turning)});
   const Tensor mixed = attend(o, {q, kv, kv}, layer, nullptr);                        // [T, H * (turning + kv_rank)]

@@ -1,6 +1,7 @@
 #include "models/layer.h"
 
 #include <algorithm>
+#include <limits>
 #include <utility>
 
 namespace isotope::models {
@@ -11,6 +12,7 @@ using ops::Tensor;
 
 void Transformer::set_config(ModelConfig c) {
   config_ = std::move(c);
+  config_.settle();
   groups_.clear();
   layers_.clear();
   // The full group comes first where there is one: prefix matching walks it, the sliding ones follow.
@@ -27,10 +29,14 @@ void Transformer::set_config(ModelConfig c) {
   for (size_t i = 0; i < config_.layer.size(); ++i) {
     const LayerConfig& l = config_.layer[i];
     if (!l.attends()) continue;
+    if (l.kv_of >= 0) {
+      kv_at_[i] = kv_at_[size_t(l.kv_of)];
+      continue;
+    }
     kv_at_[i] = int(layers_.size());
     const int group = int(std::find(windows.begin(), windows.end(), l.window) - windows.begin());
     ++groups_[size_t(group)].layers;
-    layers_.push_back({group, config_.kv_heads, config_.head_dim});
+    layers_.push_back({group, l.kv_heads, l.head_dim});
   }
   add_sparse_layers(windows);
   state_at_.assign(config_.layer.size(), -1);
@@ -52,15 +58,18 @@ void Transformer::show(ops::Ops& o, const HiddenTap* tap, size_t l, RowSource& h
   (*tap)(int(l), x);
 }
 
-Transformer::Qkv Transformer::project(ops::Ops& o, const RowSource& h, const Layer& w) const {
+Transformer::Qkv Transformer::project(ops::Ops& o, const RowSource& h, size_t layer) const {
+  const Layer& w = layers[layer];
   const ops::Linear* const ws[] = {&w.q, &w.k, &w.v};
+  const size_t n = !w.k ? 1 : !w.v ? 2 : 3;
   Tensor out[3];
-  o.project(h, ws, out);
+  o.project(h, std::span(ws).first(n), std::span(out).first(n));
+  if (n == 2) out[2] = o.copy(out[1]);
   return {out[0], out[1], out[2]};
 }
 
-std::optional<ops::Norm> Transformer::head_norm(ops::Ops& o, Tensor x, const std::vector<float>& weight) const {
-  if (int64_t(weight.size()) == config_.head_dim) return norm(weight);
+std::optional<ops::Norm> Transformer::head_norm(ops::Ops& o, Tensor x, const std::vector<float>& weight, int head_dim) const {
+  if (int64_t(weight.size()) == head_dim) return norm(weight);
   if (!weight.empty()) o.head_norm(x, int(weight.size()), weight, config_.norm_eps);
   return {};
 }
@@ -68,14 +77,29 @@ std::optional<ops::Norm> Transformer::head_norm(ops::Ops& o, Tensor x, const std
 Tensor Transformer::attend(ops::Ops& o, Qkv t, size_t layer, const Layer* heads) const {
   const ModelConfig& c = config_;
   const LayerConfig& l = c.layer[layer];
-  ops::AttentionArgs a{.q = t.q, .k = t.k, .v = t.v, .layer = kv_at_[layer], .heads = c.heads, .kv_heads = c.kv_heads, .head_dim = c.head_dim,
-                       .scale = c.attn_scale, .softcap = c.attn_softcap, .window = l.window, .sinks = layers[layer].sinks, .gemma_norms = c.gemma_norms};
+  const bool latent = bool(c.latent);  // one head of the cache, whose queries are taken to it already
+  ops::AttentionArgs a{.q = t.q, .k = t.k, .v = t.v, .layer = kv_at_[layer], .heads = l.heads, .kv_heads = l.kv_heads, .head_dim = l.head_dim,
+                       .scale = c.attn_scale, .softcap = c.attn_softcap, .window = l.window, .chunked = l.chunked, .sinks = layers[layer].sinks,
+                       .norms_last = c.norms_last, .gemma_norms = c.gemma_norms};
   if (heads) {
-    a.q_norm = head_norm(o, t.q, heads->q_norm);
-    a.k_norm = head_norm(o, t.k, heads->k_norm);
+    a.q_norm = head_norm(o, t.q, heads->q_norm, l.head_dim);
+    a.k_norm = head_norm(o, t.k, heads->k_norm, l.head_dim);
   }
   if (l.rope) a.rope = &c.ropes[size_t(l.rope_index)];
-  return l.choosing == Choosing::none ? o.attend(a) : o.sparse()->attend_chosen(a);
+  if (c.unit_heads && l.rope) a.q_norm = a.k_norm = ops::Norm{{}, c.norm_eps};
+  if (l.grows && !latent) o.scale_by_position(t.q, c.growth);
+  if (c.unit_values && t.v) o.head_norm(t.v, l.head_dim, {}, c.norm_eps);
+  if (c.value_scale != 1) o.scale(t.v, c.value_scale);
+  if (const int dim = l.value_dim; dim && dim < l.head_dim && !latent) {  // the cache has heads of one size
+    a.v = o.resize_heads(t.v, dim, l.head_dim);
+    return o.resize_heads(o.attend(a), l.head_dim, dim);
+  }
+  if (l.choosing != Choosing::none) return o.sparse()->attend_chosen(a);
+  if (l.kv_of < 0) return o.attend(a);
+  if (a.q_norm) o.head_norm(a.q, l.head_dim, a.q_norm->weight, c.norm_eps);
+  if (a.rope) o.rope(a.q, l.head_dim, *a.rope);
+  a.stored = true;
+  return o.attention(a);
 }
 
 Tensor Transformer::mix(ops::Ops& o, const RowSource& h, size_t layer) const {
@@ -89,11 +113,27 @@ Tensor Transformer::mix(ops::Ops& o, const RowSource& h, size_t layer) const {
   if (w.lightning) return mix_lightning(o, h, layer);
   if (w.q_gate) return mix_gated(o, h, layer);
   if (w.indexer) return mix_indexed(o, h, layer);
-  return attend(o, project(o, h, w), layer, &w);
+  return attend(o, project(o, h, layer), layer, &w);
 }
 
 Tensor Transformer::feed_forward(ops::Ops& o, const RowSource& h, const Layer& w) const {
-  if (w.moe) return o.moe(o.rows(h), w.moe);
+  return w.moe ? o.moe(o.rows(h), w.moe) : dense_block(o, h, w);
+}
+
+Tensor Transformer::clamped_block(ops::Ops& o, const RowSource& h, const Layer& w, float limit) const {
+  const ops::Linear* const ws[] = {&w.gate, &w.up};
+  Tensor t[2];
+  o.project(h, ws, t);
+  o.activate(t[0], config_.act);
+  o.clamp(t[0], -std::numeric_limits<float>::infinity(), limit);
+  o.clamp(t[1], -limit, limit);
+  o.mul(t[0], t[1]);
+  return o.linear(t[0], w.down);
+}
+
+Tensor Transformer::dense_block(ops::Ops& o, const RowSource& h, const Layer& w) const {
+  const float limit = config_.layer[size_t(&w - layers.data())].clamp;
+  if (limit > 0) return clamped_block(o, h, w, limit);
   if (!w.gate) {
     const Tensor y = o.project(h, w.up);
     o.activate(y, config_.act);

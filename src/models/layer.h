@@ -94,10 +94,11 @@ class Transformer : public Model {
   /// What follows layer l: the next one's first norm, or the model's last.
   ops::Norm norm_after(size_t l) const { return l + 1 == layers.size() ? norm(globals.norm, globals.norm_bias) : attn_norm(l + 1); }
   /// The norm of each head by itself, for attend(); a norm as wide as all heads (OLMoE) is carried out here and now.
-  std::optional<ops::Norm> head_norm(ops::Ops&, ops::Tensor x, const std::vector<float>& weight) const;
+  std::optional<ops::Norm> head_norm(ops::Ops&, ops::Tensor x, const std::vector<float>& weight, int head_dim) const;
   /// What the blocks of layer l read is due before a tap sees x, and a tap sees what comes of it.
   static void show(ops::Ops&, const HiddenTap*, size_t l, ops::RowSource& h);
-  Qkv project(ops::Ops&, const ops::RowSource& h, const Layer&) const;
+  /// Those of them that the layer has; its values may be its keys.
+  Qkv project(ops::Ops&, const ops::RowSource& h, size_t layer) const;
   /// Norms each head of q and k by itself with the norms of `heads` (null: none), rotates them where the layer does, stores k and v, attends: [T, H*d].
   ops::Tensor attend(ops::Ops&, Qkv, size_t layer, const Layer* heads) const;
   /// From what the layer's blocks read to what `o` reads, by whatever attention or recurrence the layer has.
@@ -115,6 +116,14 @@ class Transformer : public Model {
   ops::Tensor mix_channel_delta(ops::Ops&, const ops::RowSource& h, size_t layer) const;
   ops::Tensor mix_lightning(ops::Ops&, const ops::RowSource& h, size_t layer) const;
   ops::Tensor feed_forward(ops::Ops&, const ops::RowSource& h, const Layer&) const;
+  /// down(act(gate) * up) of normed rows, or down(act(up)) without a gate; whatever experts the layer has.
+  ops::Tensor dense_block(ops::Ops&, const ops::RowSource& h, const Layer&) const;
+  /// The same with act(gate) at most `limit` and up within ±limit.
+  ops::Tensor clamped_block(ops::Ops&, const ops::RowSource& h, const Layer&, float limit) const;
+  /// The layers' own embeddings of the batch's tokens, side by side, mixed with what the projected embeddings x say: [T, L*P]. Gemma 3n and 4.
+  ops::Tensor layer_inputs(ops::Ops&, const ops::Batch&, ops::Tensor x) const;
+  /// What the layer's own embedding comes to, given x [T, D]: [T, D], not normed yet.
+  ops::Tensor take_input(ops::Ops&, ops::Tensor x, ops::Tensor inputs, size_t layer) const;
   /// [R, D] after the final norm -> logits [R, V].
   ops::Tensor logits(ops::Ops&, const ops::RowSource& h) const;
   /// Only rows that need logits matter after the last attention; with a tap all rows do. Narrows `x` and `y` when it may; false = nothing is left to do.

@@ -16,6 +16,19 @@ std::vector<int32_t> halves_from_pairs(int64_t heads, int64_t head_dim, int64_t 
   return order;
 }
 
+namespace {
+
+/// A layer norm has a bias; where a family has none it is zero.
+void fill_biases(Transformer& t) {
+  const auto fill = [&](const std::vector<float>& weight, std::vector<float>& bias) {
+    if (bias.empty()) bias.assign(weight.size(), 0.0f);
+  };
+  for (Layer& l : t.layers) fill(l.attn_norm, l.attn_norm_bias), fill(l.ffn_norm, l.ffn_norm_bias);
+  fill(t.globals.norm, t.globals.norm_bias);
+}
+
+}  // namespace
+
 Result<void> load_weights(const Checkpoint& ck, ops::Ops& o, const levers::Loading& levers, const Arch& arch, Transformer& out,
                           const std::function<void(const LoadProgress&)>& progress) {
   const ModelConfig& c = out.config();
@@ -24,16 +37,21 @@ Result<void> load_weights(const Checkpoint& ck, ops::Ops& o, const levers::Loadi
   Planner plan(ck, o, arch, c);
   for (const GlobalRow& row : arch.globals()) {
     const bool head = row.weight == &Globals::head;
+    const bool of_layers = row.rows == Size::input || row.rows == Size::inputs || row.cols == Size::inputs;
+    if (of_layers && c.layer_input.width == 0) continue;
     if (head && c.tied_head) continue;
     ISO_CHECK_OK(plan.add(row, out.globals, head ? plan.names().head : plan.names().body));
   }
   if (c.compressed) ISO_CHECK_OK(plan.add_final_streams(out.globals, plan.names().body));
+  if (c.streams.count) ISO_CHECK_OK(plan.add_streams(out.globals));
   out.layers.resize(size_t(c.layers));
   for (size_t l = 0; l < out.layers.size(); ++l) {
-    const std::string prefix = plan.names().layer + std::to_string(l) + ".";
+    const std::string prefix = plan.names().layer + std::to_string(l / size_t(arch.sublayers)) + ".";
     const bool moe = c.layer[l].moe;
+    plan.at(&c.layer[l], int(l % size_t(arch.sublayers)));
     for (const LayerRow& row : arch.rows()) {
-      if (!on_layer(row, c.layer[l])) continue;
+      if (unused_on(row, c.layer[l])) plan.ignore(row, prefix);
+      if (!on_layer(row, c, c.layer[l])) continue;
       if (arch.query_gate && row.weight == &Layer::q) ISO_CHECK_OK(plan.add_gated_query(row, out.layers[l], prefix));
       else ISO_CHECK_OK(plan.add(row, out.layers[l], prefix));
     }
@@ -42,10 +60,12 @@ Result<void> load_weights(const Checkpoint& ck, ops::Ops& o, const levers::Loadi
     if (c.compressed) ISO_CHECK_OK(plan.add_compressed(out.layers[l], c.layer[l], prefix));
     else if (c.layer[l].choosing == Choosing::own) ISO_CHECK_OK(plan.add_indexer(out.layers[l], prefix));
     if (moe) ISO_CHECK_OK(plan.add_moe(out.layers[l].moe, prefix, c.layer[l].by_token));
+    out.layers[l].moe.clamp = c.layer[l].expert_clamp, out.layers[l].moe.shared_clamp = c.layer[l].clamp;
   }
   ISO_CHECK_OK(plan.check(levers));
   ISO_TRY([[maybe_unused]] const weights::LoadReport report, weights::load_all(ck, plan.take_jobs(), levers, progress));
   if (c.tied_head) out.globals.head.w = std::move(out.globals.embed.w);
+  if (c.layer_norms) fill_biases(out);
   return {};
 }
 

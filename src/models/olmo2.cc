@@ -14,7 +14,7 @@ Tensor PostNorm::forward(ops::Ops& o, const ops::Batch& b, const HiddenTap* tap)
     o.next_layer();
     const Layer& w = layers[l];
     show(o, tap, l, h);
-    Qkv t = project(o, h, w);
+    Qkv t = project(o, h, l);
     o.head_norm(t.q, int(w.q_norm.size()), w.q_norm, config_.norm_eps);  // a head's width, or all of it
     o.head_norm(t.k, int(w.k_norm.size()), w.k_norm, config_.norm_eps);
     Tensor a = attend(o, t, l, nullptr);

@@ -11,6 +11,41 @@ class Dense final : public Transformer {
   ops::Tensor forward(ops::Ops&, const ops::Batch&, const HiddenTap*) const override;
 };
 
+/// Norm, both blocks, add. Cohere 2.
+class Parallel final : public Transformer {
+ public:
+  ops::Tensor forward(ops::Ops&, const ops::Batch&, const HiddenTap*) const override;
+};
+
+/// Pairs of layers with experts between the first one's attention and the second one's end. LongCat-Flash.
+class Shortcut final : public Transformer {
+ public:
+  ops::Tensor forward(ops::Ops&, const ops::Batch&, const HiddenTap*) const override;
+};
+
+/// Gemma 4, dense and with experts.
+class Gemma4 final : public Transformer {
+ public:
+  ops::Tensor forward(ops::Ops&, const ops::Batch&, const HiddenTap*) const override;
+
+ private:
+  ops::Tensor both_blocks(ops::Ops&, const ops::RowSource& h, const Layer&) const;
+  ops::RowSource end_layer(ops::Ops&, const ops::RowSource& h, ops::Tensor inputs, size_t l) const;
+};
+
+/// Gemma 3n. A tap sees the active stream.
+class Gemma3n final : public Transformer {
+ public:
+  ops::Tensor forward(ops::Ops&, const ops::Batch&, const HiddenTap*) const override;
+
+ private:
+  using Streams = std::vector<ops::Tensor>;
+  ops::Tensor modalities(ops::Ops&, ops::Tensor x, const Layer&) const;
+  void predict(ops::Ops&, Streams&, const Layer&) const;
+  void correct(ops::Ops&, Streams&, ops::Tensor y, const Layer&) const;
+  ops::Tensor sparse_block(ops::Ops&, const ops::RowSource& h, size_t l) const;
+};
+
 /// One block a layer: norm, block, add. Mamba 1 and 2, Nemotron-H.
 class Single final : public Transformer {
  public:
@@ -49,7 +84,7 @@ class Streamed final : public Transformer {
 };
 
 /// Norm, attention and a mixer beside it, add; norm, feed-forward block, add. Falcon-H1.
-class Parallel final : public Transformer {
+class Beside final : public Transformer {
  public:
   ops::Tensor forward(ops::Ops&, const ops::Batch&, const HiddenTap*) const override;
 };

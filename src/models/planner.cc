@@ -67,7 +67,7 @@ Result<void> Planner::check(const levers::Loading& levers) {
   weights::Coverage coverage{missing_, {}};
   int64_t drafts = 0;
   const auto of_drafts = [&](const std::string& name) {
-    if (name.starts_with("mtp.")) return true;  // Qwen3-Next and Qwen3.5
+    if (name.starts_with("mtp.") || name.starts_with(names_.body + "mtp.")) return true;  // Qwen3-Next and Qwen3.5; MiMo-V2 and LongCat
     if (!name.starts_with(names_.layer)) return false;
     const int64_t l = std::atoll(name.c_str() + names_.layer.size());
     return l >= c_.layers && l < c_.layers + c_.draft_layers;
@@ -98,16 +98,16 @@ bool Planner::Place::fits() const {
 /// The tensor of the row's own name; else, or if that one has another shape (Phi 3's ffn_up holds the gate too), the fused one.
 template <class Owner>
 Planner::Place Planner::find(const TensorRow<Owner>& row, const std::string& prefix) const {
-  Place own{.n = size_of(row.rows, c_), .k = row.weight ? size_of(row.cols, c_) : 0};
-  own.entry = ck_.find(prefix + std::string(names_.gguf ? row.gguf : row.hf));
+  Place own{.n = size_of(row.rows, c_, layer_), .k = row.weight ? size_of(row.cols, c_, layer_) : 0};
+  own.entry = entry(prefix + std::string(names_.gguf ? row.gguf : row.hf));
   own.total = own.n;
   if ((own.entry && own.fits()) || row.fused.count == 0) return own;
   Place part = own;
-  part.entry = ck_.find(prefix + std::string(names_.gguf ? row.fused.gguf : row.fused.hf));
+  part.entry = entry(prefix + std::string(names_.gguf ? row.fused.gguf : row.fused.hf));
   part.total = 0;
   for (int i = 0; i < row.fused.count; ++i) {
     if (i == row.fused.index) part.first = part.total;
-    part.total += size_of(row.fused.parts[size_t(i)], c_);
+    part.total += size_of(row.fused.parts[size_t(i)], c_, layer_);
   }
   return part.entry && (part.fits() || !own.entry) ? part : own;
 }
@@ -128,8 +128,38 @@ Result<void> Planner::use(const TensorRow<Owner>& row, Owner& owner, const Place
   return {};
 }
 
+std::string Planner::spelled_out(std::string name) const {
+  if (const size_t at = name.find("{}"); at != name.npos) name.replace(at, 2, std::to_string(sublayer_));
+  return name;
+}
+
+void Planner::ignore(const LayerRow& row, const std::string& prefix) { ignore(prefix + std::string(names_.gguf ? row.gguf : row.hf)); }
+
+void Planner::ignore(const std::string& name) {
+  const TensorEntry* const e = entry(name);
+  if (e && job_of_.try_emplace(e, jobs_.size()).second) jobs_.push_back({e, {}});
+}
+
+/// Of each stream but the first one tensor, or (GGUF) all in one.
+Result<void> Planner::add_streams(Globals& g) {
+  const size_t others = size_t(c_.streams.count) - 1;
+  const int64_t D = c_.hidden, stacked[] = {int64_t(others), D, D};
+  const auto add = [&](std::vector<ops::Linear>& to, const char* gguf, const char* hf) -> Result<void> {
+    to.resize(others);
+    if (names_.gguf) {
+      ISO_TRY(const TensorEntry* const e, required(gguf, stacked));
+      for (size_t i = 0; e && i < others; ++i) add_use(*e, pack_into(to[i], int64_t(i) * D, D));
+      return {};
+    }
+    for (size_t i = 0; i < others; ++i) ISO_CHECK_OK(add_matrix(to[i], fmt::format("{}{}.{}.weight", names_.body, hf, i), D, D));
+    return {};
+  };
+  ISO_CHECK_OK(add(g.stream_in, "altup_proj.weight", "altup_projections"));
+  return add(g.stream_out, "altup_unembd_proj.weight", "altup_unembed_projections");
+}
+
 Result<const TensorEntry*> Planner::required(const std::string& name, std::span<const int64_t> shape) {
-  const TensorEntry* const e = ck_.find(name);
+  const TensorEntry* const e = entry(name);
   if (e) ISO_CHECK_OK(expect_shape(*e, shape));
   else need(name);
   return e;

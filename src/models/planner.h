@@ -39,10 +39,17 @@ class Planner {
   const Names& names() const { return names_; }
   const Arch& arch() const { return arch_; }
   const ModelConfig& config() const { return c_; }
+  /// The layer whose rows come next; heads and widths are its own. Null: the model's.
+  void at(const LayerConfig* layer, int sublayer = 0) { layer_ = layer, sublayer_ = sublayer; }
 
   /// Adds the row's tensor to the plan; a tensor that must be there and is not goes to the list of missing ones.
   template <class Owner>
   Result<void> add(const TensorRow<Owner>& row, Owner& owner, const std::string& prefix);
+  /// A tensor that the file may hold and nothing reads.
+  void ignore(const LayerRow&, const std::string& prefix);
+  void ignore(const std::string& name);
+  /// Adds what makes residual streams of the embeddings and one of them in the end (Gemma 3n).
+  Result<void> add_streams(Globals&);
   /// Adds attention's query and gate, which share a tensor: of each head first the query's rows, then the gate's.
   Result<void> add_gated_query(const LayerRow&, Layer&, const std::string& prefix);
   /// Adds the tensors of a layer's recurrent mixer; does nothing for attention.
@@ -89,7 +96,10 @@ class Planner {
   void add_use(const TensorEntry&, Use);
   Use pack_into(ops::Linear& slot, int64_t first, int64_t n, std::vector<int32_t> order = {});
   Use read_into(std::vector<float>& slot, int64_t first, int64_t n, float shift = 0, std::vector<int32_t> order = {});
-  void need(std::string name) { missing_.push_back(std::move(name)); }
+  void need(const std::string& name) { missing_.push_back(spelled_out(name)); }
+  /// The name with the layer's place among those of its index, where the family has such.
+  std::string spelled_out(std::string name) const;
+  const TensorEntry* entry(const std::string& name) const { return ck_.find(spelled_out(name)); }
 
   /// One tensor as several matrices, each with the rows that its list names.
   struct Part {
@@ -155,6 +165,8 @@ class Planner {
   const Arch& arch_;
   const ModelConfig& c_;
   Names names_;
+  const LayerConfig* layer_ = nullptr;
+  int sublayer_ = 0;
   int64_t rot_ = 0;
   std::vector<Job> jobs_;
   std::unordered_map<const TensorEntry*, size_t> job_of_;  ///< which tensors are used

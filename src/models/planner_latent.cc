@@ -51,17 +51,20 @@ Result<std::unique_ptr<ops::Weight>> pack_turned(ops::Ops& o, const HostTensor& 
 Result<void> Planner::add_latent(Layer& layer, const std::string& prefix) {
   const LatentConfig& c = c_.latent;
   LatentWeights& w = layer.latent;
-  const auto name = [&](const char* gguf, const char* hf) { return names_.gguf ? prefix + gguf : prefix + std::string(arch_.latent_names) + hf; };
+  const auto name = [&](const char* gguf, const char* hf) { return prefix + (names_.gguf ? gguf : std::string(arch_.latent_names) + hf); };
+  const auto scaled = [](float by) {
+    return [by](std::vector<float>& v) { for (float& x : v) x *= by; };
+  };
   const int64_t q_rows = int64_t{c_.heads} * (c.plain + c.turning), q_rank[] = {c.q_rank}, kv_rank[] = {c.kv_rank};
   if (c.q_rank > 0) {
     ISO_CHECK_OK(add_matrix(w.q_a, name("attn_q_a.weight", "q_a_proj.weight"), c.q_rank, c_.hidden));
-    ISO_CHECK_OK(add_numbers(w.q_norm, name("attn_q_a_norm.weight", "q_a_layernorm.weight"), q_rank));
+    ISO_CHECK_OK(add_numbers(w.q_norm, name("attn_q_a_norm.weight", "q_a_layernorm.weight"), q_rank, scaled(c.q_scale)));
     ISO_CHECK_OK(add_matrix(w.q, name("attn_q_b.weight", "q_b_proj.weight"), q_rows, c.q_rank, plain_first(c_.heads, c)));
   } else {
     ISO_CHECK_OK(add_matrix(w.q, name("attn_q.weight", "q_proj.weight"), q_rows, c_.hidden, plain_first(c_.heads, c)));
   }
   ISO_CHECK_OK(add_matrix(w.kv, name("attn_kv_a_mqa.weight", "kv_a_proj_with_mqa.weight"), c.kv_rank + c.turning, c_.hidden, turning_first(c)));
-  ISO_CHECK_OK(add_numbers(w.kv_norm, name("attn_kv_a_norm.weight", "kv_a_layernorm.weight"), kv_rank));
+  ISO_CHECK_OK(add_numbers(w.kv_norm, name("attn_kv_a_norm.weight", "kv_a_layernorm.weight"), kv_rank, scaled(c.kv_scale)));
   const bool dense = !names_.gguf && ck_.find(name("", "dense.weight"));
   ISO_CHECK_OK(add_matrix(layer.o, name("attn_output.weight", dense ? "dense.weight" : "o_proj.weight"), c_.hidden, int64_t{c_.heads} * c.value));
   // One row a head, repeated for its dimensions, so that a gate is what it is elsewhere: a tensor of the output's shape.
@@ -87,7 +90,7 @@ Result<void> Planner::add_latent_ups(LatentWeights& w, const std::string& prefix
     }
     return {};
   }
-  const std::string name = names_.gguf ? prefix + "attn_kv_b.weight" : prefix + std::string(arch_.latent_names) + "kv_b_proj.weight";
+  const std::string name = prefix + (names_.gguf ? "attn_kv_b.weight" : std::string(arch_.latent_names) + "kv_b_proj.weight");
   const int64_t shape[] = {H * (k + v), rank};
   ISO_TRY(const TensorEntry* const e, required(name, shape));
   if (!e) return {};

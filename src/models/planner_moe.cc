@@ -69,6 +69,7 @@ Result<void> Planner::add_moe(ops::Moe& m, const std::string& prefix, bool by_to
   m.routing = c_.moe.routing, m.act = c_.act, m.swiglu_limit = c_.moe.swiglu_limit, m.swiglu_alpha = c_.moe.swiglu_alpha;
   m.shared_limit = c_.moe.shared_limit;
   m.experts.resize(size_t(c_.moe.experts));
+  m.identity = int(c_.moe.identity);
   ISO_CHECK_OK(add_router(m, prefix, by_token));
   ISO_CHECK_OK(add_experts(m, prefix));
   if (c_.moe.latent > 0) {
@@ -82,7 +83,7 @@ Result<void> Planner::add_moe(ops::Moe& m, const std::string& prefix, bool by_to
 Result<void> Planner::add_router(ops::Moe& m, const std::string& prefix, bool by_token) {
   const MoeNames& n = names_.gguf ? kGguf : *arch_.moe;
   const std::string name = prefix + std::string(n.router);
-  const int64_t want[] = {c_.moe.experts, c_.hidden};
+  const int64_t all = c_.moe.experts + c_.moe.identity, want[] = {all, c_.hidden};
   if (const TensorEntry* e = ck_.find(name)) {
     ISO_CHECK_OK(expect_shape(*e, want));
     // Held as float32, so that no format of the file rounds the activations that decide.
@@ -102,9 +103,11 @@ Result<void> Planner::add_router(ops::Moe& m, const std::string& prefix, bool by
     if (!e) need(bias);
     else {
       ISO_CHECK_OK(expect_shape(*e, std::span(want).first(1)));
-      add_use(*e, read_into(m.router.bias, 0, c_.moe.experts));
+      add_use(*e, read_into(m.router.bias, 0, all));
     }
   }
+  if (!arch_.moe->expert_scale.empty())
+    ISO_CHECK_OK(add_numbers(m.expert_scale, prefix + std::string(names_.gguf ? "ffn_down_exps.scale" : arch_.moe->expert_scale), std::span(want).first(1)));
   if (by_token) {  // a bias that such a layer's file holds decides nothing
     if (const TensorEntry* const e = ck_.find(prefix + std::string(n.bias)); e && job_of_.try_emplace(e, jobs_.size()).second) jobs_.push_back({e, {}});
     return add_expert_table(m, prefix + std::string(n.by_token));
@@ -115,9 +118,9 @@ Result<void> Planner::add_router(ops::Moe& m, const std::string& prefix, bool by
   if (!e && names_.gguf) e = ck_.find(prefix + "exp_probs_b");  // Hunyuan 3 leaves the suffix out
   if (!e && c_.moe.choice_bias == Presence::yes) need(bias);
   if (!e) return {};
-  const int64_t flat[] = {1, c_.moe.experts};  // Ernie keeps a leading 1
+  const int64_t flat[] = {1, all};  // Ernie keeps a leading 1
   ISO_CHECK_OK(expect_shape(*e, std::span(flat).last(e->rank == 2 ? 2 : 1)));
-  add_use(*e, read_into(m.choice_bias, 0, c_.moe.experts));
+  add_use(*e, read_into(m.choice_bias, 0, all));
   return {};
 }
 
@@ -175,8 +178,9 @@ Result<bool> Planner::add_stack(ops::Moe& m, const std::string& name, const Stac
   if (s.turned) {
     for (size_t i = 0; i < m.experts.size(); ++i)
       for (size_t p = 0; p < s.parts.size(); ++p)
-        add_use(*e, [this, &slot = m.experts[i].*s.parts[p].to, i, p, n = s.parts[p].rows(c_), step = s.parts.size()](const auto& d) -> Result<void> {
-          ISO_TRY(slot.w, pack_turned(ops_, d.view, int64_t(i), n, int64_t(p), int64_t(step)));
+        add_use(*e, [this, &slot = m.experts[i].*s.parts[p].to, i, p, n = s.parts[p].rows(c_), alternate = arch_.moe->alternate,
+                     parts = s.parts.size()](const auto& d) -> Result<void> {
+          ISO_TRY(slot.w, pack_turned(ops_, d.view, int64_t(i), n, int64_t(p) * (alternate ? 1 : n), alternate ? int64_t(parts) : 1));
           return {};
         });
     return true;
@@ -238,6 +242,8 @@ Result<void> Planner::add_biases(ops::Moe& m, const std::string& name, const Sta
 Result<void> Planner::add_separate_experts(ops::Moe& m, const std::string& prefix) {
   const MoeNames& n = *arch_.moe;
   const std::pair<std::string_view, Matrix> parts[] = {{n.gate, kGate}, {n.up, kUp}, {n.down, kDown}};
+  for (int64_t i = 0; i < c_.moe.identity; ++i)  // some files have matrices for them
+    for (const auto& part : parts) ignore(fmt::format("{}{}{}.{}", prefix, n.expert, c_.moe.experts + i, part.first));
   for (size_t i = 0; i < m.experts.size(); ++i)
     for (const auto& [part, matrix] : parts) {
       if (part.empty()) continue;

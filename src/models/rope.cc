@@ -18,6 +18,7 @@ struct TypeName {
 constexpr TypeName kTypes[] = {
     {"default", Type::plain}, {"none", Type::plain},  {"linear", Type::linear},     {"dynamic", Type::dynamic},
     {"llama3", Type::llama3}, {"yarn", Type::yarn},   {"longrope", Type::longrope}, {"su", Type::longrope},
+    {"proportional", Type::proportional},
 };
 
 std::vector<float> plain_frequencies(double theta, int rot) {
@@ -34,7 +35,7 @@ void apply_llama3(const RopeLaw& law, std::vector<float>& freq) {
     if (wavelength < old_len / high) continue;
     if (wavelength > old_len / low) {
       f /= factor;
-    } else {
+    } else if (high > low) {  // Llama 4 has no ramp
       const float smooth = (old_len / wavelength - low) / (high - low);
       f = (1 - smooth) * f / factor + smooth * f;
     }
@@ -90,8 +91,8 @@ Result<void> check(const RopeLaw& law, int rot) {
   const bool needs_length = law.type == Type::llama3 || law.type == Type::yarn || law.type == Type::longrope;
   if (needs_length && law.original_len < 2)
     return fail(Code::data_loss, fmt::format("original_max_position_embeddings is {}, must be at least 2", law.original_len));
-  if (law.type == Type::llama3 && !(law.low_freq_factor > 0 && law.high_freq_factor > law.low_freq_factor))
-    return fail(Code::data_loss, fmt::format("llama3 rope scaling: low_freq_factor {} must be positive and below high_freq_factor {}",
+  if (law.type == Type::llama3 && !(law.low_freq_factor > 0 && law.high_freq_factor >= law.low_freq_factor))
+    return fail(Code::data_loss, fmt::format("llama3 rope scaling: low_freq_factor {} must be positive and not above high_freq_factor {}",
                                              law.low_freq_factor, law.high_freq_factor));
   if (law.type == Type::yarn && !(positive(law.beta_fast) && positive(law.beta_slow) && law.theta > 1))
     return fail(Code::data_loss, fmt::format("yarn rope scaling: beta_fast {}, beta_slow {}, rope_theta {}: betas must be positive, theta above 1",
@@ -113,7 +114,7 @@ std::optional<RopeLaw::Type> rope_type(std::string_view name) {
   return std::nullopt;
 }
 
-std::string_view rope_type_names() { return "default, linear, dynamic, llama3, yarn, longrope"; }
+std::string_view rope_type_names() { return "default, linear, dynamic, llama3, yarn, longrope, proportional"; }
 
 Result<ops::Rope> make_rope(const RopeLaw& law, int rot, int64_t served_len) {
   ISO_CHECK_OK(check(law, rot));
@@ -123,6 +124,9 @@ Result<ops::Rope> make_rope(const RopeLaw& law, int rot, int64_t served_len) {
   switch (law.type) {
     case Type::plain:
     case Type::dynamic:
+      break;
+    case Type::proportional:
+      for (size_t i = 0; i < r.inv_freq.size(); ++i) r.inv_freq[i] = i < size_t(law.part * rot / 2) ? r.inv_freq[i] / float(law.factor) : 0.0f;
       break;
     case Type::linear:
       for (float& f : r.inv_freq) f /= float(law.factor);

@@ -20,10 +20,12 @@ struct RopeLaw {
     llama3,    ///< Llama 3.1: low frequencies / factor, high ones kept, a ramp between
     yarn,      ///< arXiv:2309.00071
     longrope,  ///< arXiv:2402.13753: one factor a dimension, short or long by the served length
+    proportional,  ///< the first `part` of the frequencies of a whole head, zeros (no rotation) for the rest (Gemma 4)
   };
   Type type = Type::plain;
   double theta = 10000.0;
   double factor = 1.0;
+  double part = 1.0;         ///< proportional
   int64_t original_len = 0;  ///< context before scaling; llama3, yarn, longrope
   int64_t context_len = 0;   ///< max_position_embeddings; dynamic
   std::optional<double> attention_factor;         ///< yarn, longrope: given instead of computed

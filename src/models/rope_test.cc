@@ -42,6 +42,7 @@ const Case kCases[] = {
      {1, 0.287479758f, 0.0833333358f, 0.0243252143f, 0.00666666683f, 0.00175682094f, 0.000500000024f, 0.00014373989f}, 1.19023807f},
     {"longrope_long", {.type = Type::longrope, .factor = 32, .original_len = 4096, .short_factor = kShort, .long_factor = kLong}, 4097,
      {0.909090877f, 0.210818499f, 0.0399999991f, 0.00632455572f, 0.00111111114f, 0.000225876982f, 4.99999987e-05f, 1.05409254e-05f}, 1.19023807f},
+    {"proportional", {.type = Type::proportional, .factor = 2, .part = 0.5}, 4096, {0.5f, 0.158113882f, 0.05f, 0.0158113893f, 0, 0, 0, 0}, 1},
     {"gguf_divisors", {.divisors = {1, 1, 2, 2, 4, 4, 8, 8}}, 4096,
      {1, 0.316227766f, 0.05f, 0.0158113883f, 0.0025f, 0.000790569415f, 0.000125f, 3.95284708e-05f}, 1},
 };
@@ -52,7 +53,7 @@ TEST(Rope, LawsGiveTheReferenceFrequencies) {
     const auto r = make_rope(c.law, 16, c.served_len);
     ASSERT_TRUE(r) << r.error().message();
     ASSERT_EQ(r->inv_freq.size(), c.inv_freq.size());
-    for (size_t i = 0; i < c.inv_freq.size(); ++i) EXPECT_NEAR(r->inv_freq[i] / c.inv_freq[i], 1, 2e-6) << i;
+    for (size_t i = 0; i < c.inv_freq.size(); ++i) EXPECT_NEAR(r->inv_freq[i], c.inv_freq[i], 2e-6 * c.inv_freq[i]) << i;
     EXPECT_NEAR(r->scale, c.scale, 1e-6);
     EXPECT_EQ(r->rot, 16);
   }
@@ -70,7 +71,7 @@ TEST(Rope, RefusesNumbersThatDoNotFit) {
       {{.theta = INFINITY}, 16, "rope_theta is inf"},
       {{.type = Type::linear, .factor = -1}, 16, "factor is -1"},
       {{.type = Type::llama3, .factor = 8, .original_len = 0}, 16, "original_max_position_embeddings is 0"},
-      {{.type = Type::llama3, .factor = 8, .original_len = 64, .low_freq_factor = 4, .high_freq_factor = 4}, 16, "low_freq_factor 4"},
+      {{.type = Type::llama3, .factor = 8, .original_len = 64, .low_freq_factor = 4, .high_freq_factor = 3}, 16, "low_freq_factor 4"},
       {{.type = Type::yarn, .factor = 8, .original_len = 64, .beta_fast = 0}, 16, "beta_fast 0"},
       {{.type = Type::yarn, .theta = 1, .factor = 8, .original_len = 64}, 16, "rope_theta 1"},
       {{.type = Type::longrope, .factor = 8, .original_len = 64, .short_factor = {1, 2}, .long_factor = kLong}, 16, "short_factor has 2 entries"},
@@ -88,7 +89,7 @@ TEST(Rope, RefusesNumbersThatDoNotFit) {
 TEST(Rope, KnowsTheSpellingsOfPublishedFiles) {
   EXPECT_EQ(rope_type("su"), Type::longrope);
   EXPECT_EQ(rope_type("default"), Type::plain);
-  EXPECT_EQ(rope_type("proportional"), std::nullopt);
+  EXPECT_EQ(rope_type("axial"), std::nullopt);
 }
 
 }  // namespace

@@ -12,8 +12,10 @@
 namespace isotope::models {
 
 /// A size that the configuration turns into a number.
-enum class Size : uint8_t { one, hidden, ffn, vocab, head, q, kv, heads };
-int64_t size_of(Size, const ModelConfig&);
+/// values, kv_values: what q and kv are for heads of v. input: a layer's own embedding; inputs: those of all layers side by side. streams: of the residual.
+enum class Size : uint8_t { one, hidden, ffn, vocab, head, q, kv, heads, values, kv_values, input, inputs, input_vocab, streams, streams_squared, low_rank };
+/// `layer`: whose heads and widths count; null = the model's.
+int64_t size_of(Size, const ModelConfig&, const LayerConfig* layer = nullptr);
 
 /// The tensor may also be rows of a larger one: part `index` of `parts`, stacked along the first dimension.
 struct Fused {
@@ -23,7 +25,12 @@ struct Fused {
 };
 
 /// Which layers of a hybrid model have a row's tensor.
-enum class On : uint8_t { all, attending, recurrent };
+enum class On : uint8_t {
+  all, attending, recurrent,
+  with_input,    ///< where layers have embeddings of their own
+  with_experts,  ///< beside a dense block
+  with_sinks,
+};
 
 /// `Owner` is Layer or Globals. Exactly one of `weight`, `bias` and `vector` is set.
 template <class Owner>
@@ -49,21 +56,27 @@ struct MoeNames {
   std::string_view stacked_gate_up, stacked_gate, stacked_up, stacked_down;  ///< all experts in one tensor [E, rows, columns]; tried first
   std::string_view shared;                           ///< prefix of the block that sees every token
   std::array<std::string_view, 3> shared_part = {"gate_proj.weight", "up_proj.weight", "down_proj.weight"};
-  bool turned = false;                               ///< stacks are [E, columns, rows], and gate and up take turns: rows 0, 2 … and 1, 3 …
+  bool turned = false;                               ///< stacks are [E, columns, rows]
+  bool alternate = false;                            ///< gate and up take turns in a turned stack: rows 0, 2 … and 1, 3 …
   std::string_view router_bias, stacked_gate_up_bias, stacked_down_bias;     ///< empty = none
   std::string_view mxfp4_gate_up, mxfp4_down;        ///< + "_blocks" [E, rows, columns / 32, 16], + "_scales" [E, rows, columns / 32]
   std::string_view shared_gate;                      ///< empty = none
   std::string_view by_token;                         ///< the experts of each token [V, used]; empty = the family has no such layers
   std::string_view shared_gate_up, shared_down;      ///< of the shared block where gate and up are one matrix; empty = as shared_part says
   std::string_view to_latent, from_latent;           ///< empty = none
+  std::string_view expert_scale;                     ///< of each expert's weight; empty = none
   /// Whether experts have a gate beside what goes up.
   constexpr bool gated() const { return !gate.empty() || !stacked_gate.empty() || !stacked_gate_up.empty(); }
 };
 
 /// Whether a layer has the row's tensor; rows of attention's own matrices and norms are those of layers that attend.
-bool on_layer(const LayerRow&, const LayerConfig&);
+bool on_layer(const LayerRow&, const ModelConfig&, const LayerConfig&);
+/// Whether files may hold the row's tensor for a layer that does without: keys and values of one that reads another layer's.
+bool unused_on(const LayerRow&, const LayerConfig&);
 
 std::span<const GlobalRow> global_rows();
+std::span<const GlobalRow> layer_norm_globals();
+std::span<const GlobalRow> layer_input_globals();  ///< Gemma 4, whose smaller models have embeddings of each layer's own, and 3n
 std::span<const GlobalRow> mamba_globals();
 std::span<const GlobalRow> lfm2_globals();
 std::span<const GlobalRow> final_norm_globals();  ///< final_layernorm: Jamba, Falcon-H1
@@ -84,6 +97,16 @@ std::span<const LayerRow> late_norm_rows();  ///< as dense_rows(), but GGUF call
 std::span<const LayerRow> late_norm_qk_rows();///< the same with a norm on each head: GLM-4-MoE
 std::span<const LayerRow> sink_rows();       ///< late_norm_rows() with attention sinks: GPT-OSS
 std::span<const LayerRow> glm4_rows();       ///< sandwich with names of its own
+std::span<const LayerRow> parallel_rows();   ///< one norm for both blocks: Cohere 2
+std::span<const LayerRow> starcoder_rows();  ///< layer norms, a feed-forward block without gate: Starcoder 2
+std::span<const LayerRow> hunyuan_rows();    ///< heads are normed under names of their own
+std::span<const LayerRow> llama4_rows();     ///< the feed-forward block under names of its own
+std::span<const LayerRow> gemma4_rows();
+std::span<const LayerRow> gemma3n_rows();
+std::span<const LayerRow> mimo_rows();       ///< sinks in layers that slide: MiMo-V2
+std::span<const LayerRow> step_rows();       ///< a gate for each head's output: Step 3.5
+std::span<const LayerRow> lfm3_rows();       ///< sandwich, and such gates
+std::span<const LayerRow> longcat_rows();    ///< all but attention; two of our layers share an index
 std::span<const LayerRow> latent_rows();     ///< all but attention, which the planner knows: DeepSeek
 std::span<const GlobalRow> deepseek4_globals();
 std::span<const LayerRow> deepseek4_rows();  ///< all but what the planner knows

@@ -25,6 +25,8 @@ struct Shape {
   bool sinks = false;
   KvType type = KvType::bf16;
   int block_size = 16;
+  bool chunked = false;
+  int64_t first(int64_t p) const { return window <= 0 ? 0 : chunked ? p - p % window : std::max<int64_t>(0, p - window + 1); }
 };
 
 /// One sequence's queries, keys and values, made from its seed alone.
@@ -83,7 +85,7 @@ class Runner {
         tokens.push_back(0);
       }
       if (free_windows_ && s_.window > 0) {  // blocks that the first query of this step can no longer see
-        for (int64_t b = 0; (b + 1) * s_.block_size <= l.done - s_.window + 1; ++b) {
+        for (int64_t b = 0; (b + 1) * s_.block_size <= s_.first(l.done); ++b) {
           if (l.blocks[size_t(b)] >= 0) free_.push_back(l.blocks[size_t(b)]);
           l.blocks[size_t(b)] = -1;
         }
@@ -109,7 +111,7 @@ class Runner {
       }
     }
     const Tensor o = ops_->attention({.q = q, .k = k, .v = v, .layer = 1, .heads = s_.heads, .kv_heads = s_.kv_heads, .head_dim = s_.dim,
-                                      .scale = 1.0f / std::sqrt(float(s_.dim)), .softcap = s_.softcap, .window = s_.window,
+                                      .scale = 1.0f / std::sqrt(float(s_.dim)), .softcap = s_.softcap, .window = s_.window, .chunked = s_.chunked,
                                       .sinks = s_.sinks ? std::span<const float>(sinks_) : std::span<const float>()});
     r = 0;
     for (const auto& [id, n] : parts) {
@@ -158,7 +160,7 @@ std::vector<double> reference(const Shape& s, const Sequence& q, const std::vect
     for (int h = 0; h < s.heads; ++h) {
       const float* query = &q.q[size_t((p * s.heads + h) * s.dim)];
       auto part = [&](const std::vector<float>& x, int64_t t) { return &x[size_t((t * s.kv_heads + h / group) * s.dim)]; };
-      const int64_t first = s.window > 0 ? std::max<int64_t>(0, p - s.window + 1) : 0;
+      const int64_t first = s.first(p);
       std::vector<double> w;
       double top = s.sinks ? double(sinks[size_t(h)]) : -INFINITY;
       for (int64_t t = first; t <= p; ++t) {
@@ -196,6 +198,7 @@ std::vector<Shape> shapes() {
   for (int d : {8, 24, 64, 80, 96, 128, 256, 512}) out.push_back({.heads = 3, .kv_heads = 1, .dim = d, .type = KvType::f32});
   for (int h : {1, 2, 5, 7, 8, 9, 12, 13, 16}) out.push_back({.heads = h, .kv_heads = 1, .dim = 8, .type = KvType::f32});
   for (int64_t w : {1, 5, 16, 64, 65, 100}) out.push_back({.heads = 3, .kv_heads = 3, .dim = 8, .window = w, .type = KvType::f32});
+  for (int64_t w : {1, 7, 32, 100, 256}) out.push_back({.heads = 3, .kv_heads = 1, .dim = 8, .window = w, .type = KvType::bf16, .chunked = true});
   for (int b : {32, 64, 128}) out.push_back({.window = 50, .type = KvType::int8, .block_size = b});
   out.push_back({.softcap = 5, .type = KvType::f32});
   out.push_back({.window = 70, .softcap = 30, .sinks = true, .type = KvType::f32});
@@ -207,7 +210,7 @@ std::string name(const testing::TestParamInfo<Shape>& i) {
   const Shape& s = i.param;
   const char* types[] = {"f32", "f16", "bf16", "int8", "fp8"};
   return std::to_string(i.index) + "_h" + std::to_string(s.heads) + "_k" + std::to_string(s.kv_heads) + "_d" + std::to_string(s.dim) + "_w" +
-         std::to_string(s.window) + "_b" + std::to_string(s.block_size) + (s.softcap > 0 ? "_cap" : "") + (s.sinks ? "_sinks_" : "_") + types[int(s.type)];
+         std::to_string(s.window) + "_b" + std::to_string(s.block_size) + (s.softcap > 0 ? "_cap" : "") + (s.chunked ? "_chunked" : "") + (s.sinks ? "_sinks_" : "_") + types[int(s.type)];
 }
 
 class AttentionShapes : public testing::TestWithParam<Shape> {};

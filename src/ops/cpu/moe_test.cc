@@ -171,5 +171,67 @@ TEST(Moe, WeightsOnTheInputGoThroughTheActivation) {
   }
 }
 
+TEST(Moe, ExpertsThatGiveBackTheirInput) {
+  for (const Formats& f : {kFormats[1], kFormats[2]}) {
+    auto ops = *make_cpu_ops({.threads = 2, .pin = false});
+    const Shape s{.experts = 8, .used = 3};
+    Moe m = make_moe(*ops, s, f, {});
+    m.experts.resize(5);
+    m.identity = 3;
+    begin(*ops);
+    const Tensor x = input(*ops, 40, s.hidden, false);
+    const auto got = values(ops->moe(x, m));
+    base::Team team(2, false);
+    base::Arena arena;
+    const CpuTuning tuning;
+    const auto table = kernels::cpu::pick_isa("");
+    const Choice c = choose({team, **table, arena, tuning}, m, ops->linear(x, m.router));
+    int identities = 0;
+    for (int64_t r = 0; r < x.rows; ++r) {
+      const Tensor one{x.row(r), 1, x.cols, x.stride}, sum = ops->empty(1, x.cols);
+      std::memset(sum.data, 0, size_t(x.cols) * 4);
+      for (size_t i = size_t(r) * 3; i < size_t(r) * 3 + 3; ++i) {
+        const size_t e = size_t(c.experts[i]);
+        identities += e >= 5;
+        ops->add(sum, e < 5 ? ops->linear(ops->linear_act(one, m.experts[e].gate, m.experts[e].up, m.act), m.experts[e].down) : one, c.weights[i]);
+      }
+      ASSERT_EQ(std::memcmp(&got[size_t(r * s.hidden)], sum.data, size_t(s.hidden) * 4), 0) << f.name << " row " << r;
+    }
+    EXPECT_GT(identities, 0);
+    // All choices are experts that compute nothing.
+    m.choice_bias.assign(8, 0.0f);
+    for (size_t e : {5, 6, 7}) m.choice_bias[e] = 100;
+    const auto same = values(ops->moe(x, m));
+    for (int64_t r = 0; r < x.rows; ++r)
+      for (int64_t i = 1; i < x.cols; ++i) ASSERT_NEAR(same[size_t(r * x.cols + i)] * x.row(r)[0], same[size_t(r * x.cols)] * x.row(r)[i], 1e-4f);
+  }
+}
+
+TEST(Moe, ClampsScalesAndARouterOfItsOwnRows) {
+  auto ops = *make_cpu_ops({.threads = 2, .pin = false});
+  const Shape s{.shared = 256, .experts = 8, .used = 1};
+  Moe m = make_moe(*ops, s, kFormats[2], {.renormalize = true});
+  m.shared_gate = {};
+  m.expert_scale = {1, 2, 3, 4, 5, 6, 7, 8};
+  m.clamp = 0.4f, m.shared_clamp = 0.2f;
+  begin(*ops);
+  const Tensor x = input(*ops, 30, s.hidden, false), r = input(*ops, 30, s.hidden, false, 77);
+  const auto got = values(ops->moe_routed_by(x, r, m));
+  const Tensor logits = ops->linear(r, m.router);
+  const auto clamped = [&](Tensor one, const FeedForward& f, float limit) {
+    const Tensor g = ops->linear(one, f.gate), u = ops->linear(one, f.up);
+    for (int64_t i = 0; i < g.cols; ++i)
+      g.data[i] = std::min(g.data[i] / (1 + std::exp(-g.data[i])), limit) * std::clamp(u.data[i], -limit, limit);
+    return values(ops->linear(g, f.down));
+  };
+  for (int64_t t = 0; t < x.rows; ++t) {
+    const size_t e = size_t(std::max_element(logits.row(t), logits.row(t) + 8) - logits.row(t));
+    const Tensor one{x.row(t), 1, x.cols, x.stride};
+    const auto routed = clamped(one, m.experts[e], 0.4f), shared = clamped(one, m.shared, 0.2f);
+    for (size_t i = 0; i < routed.size(); ++i)
+      ASSERT_NEAR(got[size_t(t * s.hidden) + i], m.expert_scale[e] * routed[i] + shared[i], 1e-4f * (1 + std::abs(m.expert_scale[e] * routed[i]))) << t;
+  }
+}
+
 }  // namespace
 }  // namespace isotope::ops

@@ -1,11 +1,14 @@
 """The tiny models of the oracle, one entry a family. `config` is what a published config.json of the family looks like (style before
 transformers 5: rope_theta and rope_scaling at the top level); sizes are small, ratios and switches are those of real models.
 
-Entry keys: config; embed_std, final_norm, logit_gain (scale of random weights, so that logits spread like a real model's); wrap (the text model
+Entry keys: config; embed_std, final_norm, logit_gain, qk_norm (scale of random weights, so that logits spread like a real model's); wrap (the text model
 sits inside a vision-language checkpoint: architecture, model_type, prefixes); gguf (False where GGUF cannot say what config.json says);
 fuse_qkv (one matrix for q, k and v in the GGUF file); whole (the family exists in transformers only inside a vision-language class, which is built
 with this small vision tower and stripped of it: vision_config and other keys of the wrapper's configuration); rename (pairs of a pattern and what
-published files have instead of it); conv_split (rows of the short convolutions that published files keep apart)."""
+published files have instead of it); conv_split (rows of the short convolutions that published files keep apart); unused_kv (layers that read another
+one's keys and values come with matrices for them all the same, as in published files); streams (the residual is several streams, of which the goldens show the first); inside
+(the class of transformers that has the text model inside); pairs (a layer of theirs is two of ours); raw_config (llama.cpp's converter gets config.json
+as it is, not as transformers reads it)."""
 
 VOCAB = 256
 
@@ -161,6 +164,90 @@ GPT_OSS = merged(BASE, head_dim=32, intermediate_size=64, attention_bias=True, n
 family("gpt_oss", "gpt_oss", "GptOssForCausalLM", GPT_OSS, gguf=False)  # GGUF has no key for the limit, which is 7 there
 family("gpt_oss_mxfp4", "gpt_oss", "GptOssForCausalLM", merged(GPT_OSS, swiglu_limit=7.0), mxfp4=True)
 
+# Attention with rules of its own.
+family("ministral3", "ministral3", "Ministral3ForCausalLM", merged(BASE, head_dim=16, sliding_window=None, rope_theta=None, max_position_embeddings=1024,
+       rope_parameters=dict(type="yarn", rope_type="yarn", rope_theta=1000000.0, factor=16.0, original_max_position_embeddings=64, beta_fast=32.0,
+       beta_slow=1.0, mscale=1.0, mscale_all_dim=1.0, llama_4_scaling_beta=0.1)))
+COHERE2 = merged(BASE, layer_norm_eps=1e-5, logit_scale=0.25, rope_theta=50000.0, use_qk_norm=False, attention_bias=False, rotary_pct=1.0, pad_token_id=0)
+del COHERE2["rms_norm_eps"], COHERE2["tie_word_embeddings"]
+family("cohere2", "cohere2", "Cohere2ForCausalLM", merged(COHERE2, num_hidden_layers=4, intermediate_size=64, sliding_window=16, sliding_window_pattern=4),
+       embed_std=0.05, final_norm=24.0, logit_gain=4.0)
+STARCODER2 = merged(BASE, hidden_act="gelu_pytorch_tanh", norm_epsilon=1e-5, use_bias=True, mlp_type="default", norm_type="layer_norm", residual_dropout=0.0,
+                    embedding_dropout=0.0)
+del STARCODER2["rms_norm_eps"], STARCODER2["tie_word_embeddings"]
+family("starcoder2", "starcoder2", "Starcoder2ForCausalLM", merged(STARCODER2, sliding_window=16), gguf=False)  # GGUF has no key for the window
+family("starcoder2_full", "starcoder2", "Starcoder2ForCausalLM", merged(STARCODER2, sliding_window=None))
+HUNYUAN_ROPE = dict(type="dynamic", alpha=1000.0, beta_fast=32, beta_slow=1, factor=1.0, mscale=1.0, mscale_all_dim=1.0)
+HUNYUAN = merged(BASE, head_dim=16, use_qk_norm=True, attention_bias=False, max_position_embeddings=32768, pad_token_id=0, rope_scaling=HUNYUAN_ROPE)
+family("hunyuan_v1_dense", "hunyuan_v1_dense", "HunYuanDenseV1ForCausalLM", merged(HUNYUAN, tie_word_embeddings=True))
+HUNYUAN_MOE = dict(num_experts=8, moe_topk=[3, 3], moe_intermediate_size=[32, 32], num_shared_expert=[1, 1], intermediate_size=32, norm_topk_prob=True,
+                   use_mixed_mlp_moe=True, moe_layer_num_skipped=0)
+family("hunyuan_v1_moe", "hunyuan_v1_moe", "HunYuanMoEV1ForCausalLM", merged(HUNYUAN, HUNYUAN_MOE), gguf=False)
+family("hunyuan_v1_moe_wide", "hunyuan_v1_moe", "HunYuanMoEV1ForCausalLM", merged(HUNYUAN, HUNYUAN_MOE, hidden_size=128, num_attention_heads=1,
+       num_key_value_heads=1, head_dim=128, num_experts=4, num_hidden_layers=1, tie_word_embeddings=True, moe_topk=[3], moe_intermediate_size=[32],
+       num_shared_expert=[1]))  # the converter knows heads of 128 only
+LLAMA4 = merged(BASE, head_dim=16, num_hidden_layers=4, intermediate_size=32, intermediate_size_mlp=64, num_local_experts=4, num_experts_per_tok=1,
+                interleave_moe_layer_step=2, use_qk_norm=True, attn_temperature_tuning=True, attn_scale=0.1, rope_theta=500000.0, attention_bias=False,
+                for_llm_compressor=False, rope_scaling=merged(LLAMA3, factor=16.0, high_freq_factor=1.0), output_router_logits=False,
+                router_aux_loss_coef=0.001, router_jitter_noise=0.0, pad_token_id=0)
+LLAMA4_WRAP = dict(architecture="Llama4ForConditionalGeneration", model_type="llama4", body="language_model.model.", head="language_model.lm_head.")
+family("llama4", "llama4_text", "Llama4ForCausalLM", merged(LLAMA4, no_rope_layers=[1, 1, 1, 0], attention_chunk_size=32, floor_scale=16), gguf=False,
+       wrap=LLAMA4_WRAP)  # GGUF has no keys for the chunk and the scale, which are 8192 there
+family("llama4_long", "llama4_text", "Llama4ForCausalLM", merged(LLAMA4, no_rope_layers=[], attention_chunk_size=8192, floor_scale=8192))
+
+UNSCALED = dict(GEMMA_WEIGHTS, qk_norm=0.5)  # products of queries and keys are not divided: their norms keep them small
+GEMMA4 = merged(GEMMA, rope_theta=None, num_hidden_layers=3, sliding_window=16, final_logit_softcapping=30.0, use_bidirectional_attention=None,
+                tie_word_embeddings=True, global_head_dim=64, layer_types=["sliding_attention", "sliding_attention", "full_attention"],
+                vocab_size_per_layer_input=VOCAB, hidden_size_per_layer_input=0, num_kv_shared_layers=0, use_double_wide_mlp=False,
+                attention_k_eq_v=True, num_global_key_value_heads=1, enable_moe_block=False, rope_parameters=dict(
+                full_attention=dict(partial_rotary_factor=0.25, rope_theta=1000000.0, rope_type="proportional"),
+                sliding_attention=dict(rope_theta=10000.0, rope_type="default")))
+GEMMA4_WRAP = dict(architecture="Gemma4ForConditionalGeneration", model_type="gemma4", body="model.language_model.", head="lm_head.")
+family("gemma4_e2b", "gemma4_text", "Gemma4ForCausalLM", merged(GEMMA4, num_hidden_layers=6, intermediate_size=64, num_key_value_heads=1,
+       layer_types=GEMMA4["layer_types"] * 2, num_kv_shared_layers=3, use_double_wide_mlp=True, hidden_size_per_layer_input=16, attention_k_eq_v=False,
+       num_global_key_value_heads=None), wrap=GEMMA4_WRAP, unused_kv=True, **UNSCALED)
+family("gemma4_31b", "gemma4_text", "Gemma4ForCausalLM", GEMMA4, wrap=GEMMA4_WRAP, **UNSCALED)
+family("gemma4_26b_a4b", "gemma4_text", "Gemma4ForCausalLM", merged(GEMMA4, enable_moe_block=True, num_experts=8, top_k_experts=3, moe_intermediate_size=32),
+       wrap=GEMMA4_WRAP, **UNSCALED)
+GEMMA3N = merged(GEMMA, rope_theta=1000000.0, rope_local_base_freq=10000.0, rope_scaling=None, num_hidden_layers=6, intermediate_size=[224, 192, 64, 64, 64, 64],
+                 layer_types=["sliding_attention", "sliding_attention", "full_attention"] * 2, num_kv_shared_layers=2, sliding_window=16,
+                 final_logit_softcapping=30.0, vocab_size_per_layer_input=VOCAB, hidden_size_per_layer_input=16, altup_active_idx=0,
+                 altup_coef_clip=120.0, altup_correct_scale=True, altup_num_inputs=4, laurel_rank=8,
+                 activation_sparsity_pattern=[0.95, 0.95, 0.0, 0.0, 0.0, 0.0])
+GEMMA3N_WRAP = dict(architecture="Gemma3nForConditionalGeneration", model_type="gemma3n", body="model.language_model.", head="lm_head.")
+family("gemma3n", "gemma3n_text", "Gemma3nForCausalLM", merged(GEMMA3N, vocab_size_per_layer_input=VOCAB - 16), wrap=GEMMA3N_WRAP, unused_kv=True, streams=True,
+       gguf=False, **UNSCALED)  # ids past the layers' own vocabulary count as id 0 here, as zeros in GGUF
+family("gemma3n_full", "gemma3n_text", "Gemma3nForCausalLM", GEMMA3N, wrap=GEMMA3N_WRAP, streams=True, **UNSCALED)
+MIMO_LAYERS = ["full_attention", "sliding_attention", "full_attention"]
+family("mimo_v2_flash", "mimo_v2_flash", "MiMoV2FlashForCausalLM", merged(BASE, head_dim=24, v_head_dim=16, swa_head_dim=24, swa_v_head_dim=16,
+       swa_num_attention_heads=4, swa_num_key_value_heads=2, num_key_value_heads=1, num_hidden_layers=3, hybrid_layer_pattern=[0, 1, 0], layer_types=MIMO_LAYERS,
+       moe_layer_freq=[0, 1, 1], mlp_layer_types=["dense", "sparse", "sparse"], partial_rotary_factor=0.334, rope_theta=5000000.0, swa_rope_theta=10000.0,
+       sliding_window=17, sliding_window_size=16,
+       add_swa_attention_sink_bias=True, add_full_attention_sink_bias=False, attention_value_scale=0.707, moe_intermediate_size=32, n_routed_experts=8,
+       n_shared_experts=None, num_experts_per_tok=3, n_group=1, topk_group=1, norm_topk_prob=True, routed_scaling_factor=None, scoring_func="sigmoid",
+       topk_method="noaux_tc", attention_bias=False), raw_config=True)  # GGUF's window counts the query
+
+family("step3p5", "step3p5", "Step3p5ForCausalLM", dict(vocab_size=VOCAB, hidden_size=64, intermediate_size=96, num_hidden_layers=4, hidden_act="silu",
+       rms_norm_eps=1e-5, max_position_embeddings=4096, bos_token_id=1, eos_token_id=2, initializer_range=0.02, use_cache=True, tie_word_embeddings=False,
+       head_dim=16, num_attention_heads=4, num_attention_groups=2, layer_types=["full_attention", "sliding_attention", "sliding_attention", "full_attention"],
+       sliding_window=16, attention_other_setting=dict(attention_type="sliding_attention", num_attention_heads=6, num_attention_groups=2, head_dim=16),
+       rope_theta=[5000000.0, 10000.0, 10000.0, 5000000.0], partial_rotary_factors=[0.5, 1.0, 1.0, 0.5], yarn_only_types=["full_attention"],
+       rope_scaling=dict(rope_type="llama3", factor=2.0, original_max_position_embeddings=64, low_freq_factor=1.0, high_freq_factor=32.0),
+       moe_layers_enum="1,2,3", moe_num_experts=8, moe_top_k=3, moe_intermediate_size=32, share_expert_dim=32, moe_router_activation="sigmoid",
+       moe_router_scaling_factor=3.0, use_moe_router_bias=True, norm_expert_weight=True, need_fp32_gate=True, use_head_wise_attn_gate=True, use_qk_norm=True,
+       attn_output_gate=False, swiglu_limits=[0.0, 0.0, 0.0, 0.3], swiglu_limits_shared=[0.5, 0.0, 0.0, 0.4], sink=False, zero_centered=True,
+       att_impl_type="GQA"), inside=dict(cls="Step3p7ForConditionalGeneration", model_type="step3p7", vision=dict(width=16, layers=1, heads=2,
+       image_size=28, patch_size=14, mlp_ratio=1.0, max_position_embeddings=4)), raw_config=True)
+family("mistral4", "mistral4", "Mistral4ForCausalLM", merged(MLA, rms_norm_eps=1e-6, first_k_dense_replace=0, routed_scaling_factor=1.0, rope_interleave=True,
+       rope_theta=None, max_position_embeddings=1024, rope_parameters=dict(type="yarn", rope_type="yarn", rope_theta=10000.0, factor=128.0,
+       original_max_position_embeddings=64, max_position_embeddings=1024, beta_fast=32.0, beta_slow=1.0, mscale=1.0, mscale_all_dim=1.0,
+       llama_4_scaling_beta=0.1)), gguf=False)  # the converter forgets how queries grow
+family("longcat_flash", "longcat_flash", "LongcatFlashForCausalLM", dict(vocab_size=VOCAB, hidden_size=64, initializer_range=0.02, use_cache=True, bos_token_id=1,
+       eos_token_id=2, tie_word_embeddings=False, head_dim=8, num_attention_heads=4, hidden_act="silu", q_lora_rank=48, kv_lora_rank=32, qk_nope_head_dim=16,
+       qk_rope_head_dim=8, v_head_dim=16, ffn_hidden_size=96, expert_ffn_hidden_size=32, num_layers=2, n_routed_experts=8, zero_expert_num=4,
+       zero_expert_type="identity", moe_topk=3, routed_scaling_factor=6.0, rms_norm_eps=1e-5, rope_theta=10000000.0, max_position_embeddings=4096,
+       attention_method="MLA", mla_scale_q_lora=True, mla_scale_kv_lora=True, attention_bias=False, router_bias=False), gguf=False, pairs=True)
+
 # Layers with a recurrent state. Sizes that are no multiples of sixteen show whether the last lanes are right.
 DELTA = dict(linear_conv_kernel_dim=4, linear_key_head_dim=16, linear_value_head_dim=24, linear_num_key_heads=2, linear_num_value_heads=4)
 family("qwen3_next", "qwen3_next", "Qwen3NextForCausalLM", merged(BASE, MOE, DELTA, rms_norm_eps=1e-6, rope_theta=10000000, partial_rotary_factor=0.25,
@@ -245,3 +332,7 @@ family("bailing_hybrid", "bailing_hybrid", "BailingHybridForCausalLM", dict(voca
        qk_rope_head_dim=8, v_head_dim=16, layer_group_size=4, first_k_dense_replace=1, num_experts=8, num_experts_per_tok=3, num_shared_experts=1, n_group=4,
        topk_group=2, moe_intermediate_size=32, routed_scaling_factor=2.5, norm_topk_prob=True, short_conv_kernel_size=4, kda_safe_gate=True,
        kda_lower_bound=-5.0, num_nextn_predict_layers=0, max_position_embeddings=4096, tie_word_embeddings=False), gguf=False)
+LFM3 = {k: v for k, v in LFM2.items() if k not in ("rope_theta", "tie_embedding")}
+family("lfm3", "lfm3", "Lfm3ForCausalLM", merged(LFM3, head_dim=32, intermediate_size=96, num_hidden_layers=5, layer_types=["conv", "full_attention", "conv",
+       "sliding_attention", "full_attention"], sliding_window=16, conv_L_cache=7, use_sandwich_norm=True, use_attention_gate=True, attention_bias=False,
+       tie_word_embeddings=True), gguf=False)

@@ -26,7 +26,7 @@ def write_vocabulary(converter):
     w.add_eos_token_id(converter.hparams["eos_token_id"])
 
 
-def convert(folder, out, fuse_qkv):
+def convert(folder, out, spec):
     import gguf
     from conversion import get_model_class
     with tempfile.TemporaryDirectory() as tmp:
@@ -36,9 +36,11 @@ def convert(folder, out, fuse_qkv):
         vocab = {f"<{i}>": i for i in range(config.get("text_config", config)["vocab_size"])}
         json.dump({"model": {"vocab": vocab}, "added_tokens": []}, open(os.path.join(tmp, "tokenizer.json"), "w"))  # Gemma 3 counts its rows by it
         cls = get_model_class(config["architectures"][0])
-        cls.set_vocab = write_vocabulary
-        cls.no_mtp = True  # the tiny models have no layers for drafts
-        cls(Path(tmp), gguf.LlamaFileType.MOSTLY_BF16, Path(out), model_name=os.path.basename(folder), fuse_qkv=fuse_qkv).write()
+        for c in (cls, *(c for c in vars(cls).values() if isinstance(c, type))):  # Mistral 3 hands the work to one of two classes within
+            c.set_vocab, c.no_mtp = write_vocabulary, True
+        hparams = config if spec.get("raw_config") else None
+        cls(Path(tmp), gguf.LlamaFileType.MOSTLY_BF16, Path(out), model_name=os.path.basename(folder), fuse_qkv=spec.get("fuse_qkv", False),
+            hparams=hparams).write()
 
 
 def main():
@@ -54,7 +56,7 @@ def main():
         if FAMILIES[name].get("gguf", True):
             folder = os.path.join(a.goldens, name)
             with torch.inference_mode():
-                convert(folder, os.path.join(folder, "model.gguf"), FAMILIES[name].get("fuse_qkv", False))
+                convert(folder, os.path.join(folder, "model.gguf"), FAMILIES[name])
             print(f"{name:18s} {os.path.getsize(os.path.join(folder, 'model.gguf')) / 1e3:6.0f} kB", flush=True)
 
 

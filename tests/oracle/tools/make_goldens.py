@@ -27,16 +27,22 @@ transformers.logging.set_verbosity_error()
 transformers.logging.disable_progress_bar()
 torch.set_num_threads(1)
 torch.use_deterministic_algorithms(True, warn_only=True)
+VISION = re.compile("vision_model|vision_tower|visual|multi_modal_projector|vit_large_projector|vit_downsampler")
 PROMPTS = [1, 33, 130]  # the last one passes every sliding window and longrope's switch at 64
 HIDDEN = 33
 STEPS = 24
-FINAL_NORM = re.compile(r"^(model\.(norm|norm_f|embedding_norm|final_layernorm)|backbone\.norm_f)\.weight$")
+FINAL_NORM = re.compile(r"^(model\.(norm|norm_f|embedding_norm|final_layernorm)|model\.language_model\.norm|backbone\.norm_f)\.weight$")
 
 
 def build(spec):
     config = copy.deepcopy(spec["config"])
     config.pop("architectures")
     architecture = spec["config"]["architectures"][0]
+    inside = spec.get("inside")
+    if inside:  # transformers has the text model inside a vision-language class only
+        wrapped = CONFIG_MAPPING[inside["model_type"]](text_config=config, vision_config=dict(inside["vision"]), tie_word_embeddings=False)
+        wrapped._attn_implementation = "eager"
+        return getattr(transformers, inside["cls"])(wrapped).float().eval()
     if spec.get("whole"):
         text = {k: v for k, v in config.items() if v is not None}
         architecture = spec["wrap"]["architecture"]
@@ -50,9 +56,13 @@ def build(spec):
 VISION = re.compile(r"vision|visual|multi_modal_projector|patch_merge")  # of what `whole` brings along
 
 
+def text_config(model):
+    return model.config.get_text_config()
+
+
 def randomize(model, spec, gen):
     """Random weights whose activations and logits spread like a trained model's; then rounded to bfloat16."""
-    text = model.config.get_text_config()
+    text = text_config(model)
     hidden = text.hidden_size
     tied = text.tie_word_embeddings
     gain = spec.get("logit_gain", 1.0)
@@ -62,13 +72,16 @@ def randomize(model, spec, gen):
             if "norm" in name:
                 centre = float(p.mean())  # 0 where the family's norm multiplies by 1 + w
                 final = spec.get("final_norm", 2.5 * gain / math.sqrt(hidden) / 0.04 if tied else 1.0) if FINAL_NORM.search(name) else 1.0
-                p.copy_(final * (1 + normal(p, 0.2)) - (1 if centre < 0.5 else 0))
+                heads = spec.get("qk_norm", 1.0) if name.endswith(("q_norm.weight", "k_norm.weight")) else 1.0
+                p.copy_(heads * final * (1 + normal(p, 0.2)) - (1 if centre < 0.5 else 0))
             elif name.endswith("A_log"):  # decays from fast to slow
                 p.copy_(torch.log(0.02 + 2 * torch.rand(p.shape, generator=gen)))
             elif name.endswith((".D", "dt_bias", "dt_proj.bias")):
                 p.copy_(normal(p, 0.5) + (1 if name.endswith(".D") else -1))
-            elif name.endswith((".scale", "hc_scale")):  # of hyper-connections
+            elif name.endswith((".scale", "_scale")):
                 p.copy_(1 + normal(p, 0.2))
+            elif "_coefs" in name:  # streams that say much of each other grow from layer to layer
+                p.copy_(normal(p, 0.1))
             elif p.dim() == 1:
                 p.copy_(normal(p, 0.2))
             elif "position_bias" in name:
@@ -82,7 +95,9 @@ def randomize(model, spec, gen):
         for name, b in sorted(model.named_buffers()):
             if name.endswith("e_score_correction_bias"):  # added for the choice of experts alone
                 b.copy_(normal(b, 0.1).to(torch.bfloat16).float())
-            if name.endswith("tid2eid"):  # distinct experts for each token
+            elif name.endswith("layer_scalar"):
+                b.copy_((1 + normal(b, 0.2)).to(torch.bfloat16).float())
+            elif name.endswith("tid2eid"):  # distinct experts for each token
                 b.copy_(torch.stack([torch.randperm(text.n_routed_experts, generator=gen)[:b.shape[1]] for _ in range(b.shape[0])]))
         model.tie_weights()
         for p in model.parameters():
@@ -129,7 +144,7 @@ def make_prompt(model, noisy, n, gen, bos):
     """Draws prompts until the greedy run is well separated: margins above 0.02, little noise, some variety. Takes the best of eight."""
     best = None
     for _ in range(8):
-        ids = torch.randint(3, model.config.get_text_config().vocab_size, (n,), generator=gen).tolist()
+        ids = torch.randint(3, text_config(model).vocab_size, (n,), generator=gen).tolist()
         if n > 1:
             ids[0] = bos
         # A longrope model is one model below the switch and another above: the run's total length decides, as for a server with that limit.
@@ -177,6 +192,16 @@ def published(tensors, spec):
     return {swap(k): t for k, t in tensors.items()}
 
 
+def add_unused_kv(tensors, spec, gen):
+    config, body = spec["config"], spec.get("wrap", {}).get("body", "model.")
+    types, first = config["layer_types"], config["num_hidden_layers"] - config["num_kv_shared_layers"]
+    for i in range(first, config["num_hidden_layers"]):
+        like = max(j for j in range(first) if types[j] == types[i])
+        for part in ("k_proj", "v_proj", "k_norm"):
+            shape = tensors[f"{body}layers.{like}.self_attn.{part}.weight"].shape
+            tensors[f"{body}layers.{i}.self_attn.{part}.weight"] = torch.randn(shape, generator=gen).to(torch.bfloat16)
+
+
 def published_config(spec):
     config = dict(spec["config"], torch_dtype="bfloat16")
     if spec.get("mxfp4"):
@@ -209,14 +234,17 @@ def run(name, out, seed):
     with tempfile.TemporaryDirectory() as tmp:
         copy.deepcopy(model).to(torch.bfloat16).save_pretrained(tmp)  # a copy: the rotary frequencies of `model` must stay float32
         tensors = load_file(os.path.join(tmp, "model.safetensors"))
+        tensors = {k: t for k, t in tensors.items() if not VISION.search(k)}
         v5 = json.load(open(os.path.join(tmp, "config.json")))
     for key, (blocks, exponents) in packed.items():
         tensors.pop(key)
         tensors[key + "_blocks"], tensors[key + "_scales"] = blocks, exponents
     tensors = published(tensors, spec)
+    if spec.get("unused_kv"):
+        add_unused_kv(tensors, spec, torch.Generator().manual_seed(seed + 3))
     save_file({k: tensors[k].contiguous() for k in sorted(tensors)}, os.path.join(folder, "model.safetensors"), metadata={"format": "pt"})
     json.dump(published_config(spec), open(os.path.join(folder, "config.json"), "w"), indent=1)
-    if not spec.get("wrap"):
+    if not spec.get("wrap") and not spec.get("inside"):
         json.dump(v5, open(os.path.join(folder, "config.v5.json"), "w"), indent=1)
 
     golden, prompts = {}, []
@@ -236,6 +264,17 @@ def run(name, out, seed):
             states = logits_of(model, ids, output_hidden_states=True).hidden_states
             if "Mamba" in type(model).__name__:  # these classes leave the embeddings out and show the last layer's own output instead
                 states = (model.get_input_embeddings()(torch.tensor([ids])), *states[:-2], states[-1])
+            if spec.get("pairs"):  # two of our layers are one there; what stands between them is what the second norm reads
+                between = []
+                hooks = [l.input_layernorm[1].register_forward_pre_hook(lambda m, args: between.append(args[0])) for l in model.model.layers]
+                logits_of(model, ids)
+                for hook in hooks:
+                    hook.remove()
+                states = [h for pair in zip(states, between) for h in pair] + [states[-1]]
+            if spec.get("streams"):  # each is all streams; the last one is not the final norm's output there
+                with torch.no_grad():
+                    final = model.model(input_ids=torch.tensor([ids]), use_cache=False).last_hidden_state
+                states = (*(h[0] for h in states[:spec["config"]["num_hidden_layers"]]), final)
             for i, h in enumerate(states):
                 golden[f"hidden_{i}"] = h[0].float().contiguous()
     save_file(golden, os.path.join(folder, "golden.safetensors"))
