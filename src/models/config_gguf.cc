@@ -211,6 +211,14 @@ Result<void> read_latent(const Checkpoint& c, const std::string& prefix, json& o
   return {};
 }
 
+/// MiMo-V2: no key says which layers have experts.
+void read_expert_layers(const Checkpoint& c, json& out) {
+  json sparse = json::array();
+  for (int64_t i = 0, n = std::min<int64_t>(out.value("num_hidden_layers", int64_t{0}), kMaxLayers); i < n; ++i)
+    if (c.find(fmt::format("blk.{}.ffn_gate_inp.weight", i))) sparse.push_back(i);
+  out["moe_layers"] = std::move(sparse);
+}
+
 /// What Gemma 3n and 4 leave to the tensors.
 void read_gemma(const Checkpoint& c, const Arch& arch, int64_t experts, json& out) {
   if (const weights::TensorEntry* e = c.find("blk.0.laurel_l.weight")) out["laurel_rank"] = e->shape[0];
@@ -257,6 +265,7 @@ Result<ConfigSource> gguf_source(const Checkpoint& c, const std::map<std::string
   ISO_CHECK_OK(read_sparse(c, *arch, prefix, out));
   ISO_CHECK_OK(read_gguf_state(c, *arch, prefix, out));
   read_gemma(c, *arch, experts, out);
+  if (arch->name == "mimo_v2_flash") read_expert_layers(c, out);
   if (arch->name == "step3p5" && out.contains("head_dim")) {  // full layers turn by half; no key says so
     out["rotary_dim_local"] = out["head_dim"];
     if (out["head_dim"].is_number_integer()) out["rotary_dim"] = out["head_dim"].get<int64_t>() / 2;
