@@ -51,7 +51,9 @@ Result<void> parse_sizes(const ConfigSource& s, ModelConfig& c) {
   if (s.gguf) c.layers -= c.draft_layers;  // block_count counts them as well
   if (c.layers < 1) return wrong(f, fmt::format("num_nextn_predict_layers is {}, which leaves no layer", c.draft_layers));
   ISO_TRY(c.hidden, in_range(f, "hidden_size", 1, kMaxWidth));
-  const std::string_view ffn = spelled(f, {"block_ff_dim", "dense_intermediate_size", "intermediate_size_mlp", "intermediate_size"});
+  std::string_view ffn = "intermediate_size";
+  for (const std::string_view own : {"block_ff_dim", "dense_intermediate_size", "intermediate_size_mlp"})
+    if (f.has(own)) ffn = own;
   const bool dense = !s.arch->moe || f.has(ffn);  // a model of experts alone need not name it
   if (dense) { ISO_TRY(c.ffn, one_or_listed(s, ffn, 1, kMaxWidth)); }
   ISO_TRY(c.vocab, in_range(f, "vocab_size", 1, kMaxVocab));
@@ -254,12 +256,6 @@ tl::unexpected<Error> wrong(const Metadata& f, std::string what) {
 }
 tl::unexpected<Error> unknown(const Metadata& f, std::string what, std::string remedy) {
   return fail(Code::unsupported, std::move(what), f.source(), std::move(remedy));
-}
-
-std::string_view spelled(const Metadata& f, std::initializer_list<std::string_view> names) {
-  for (std::string_view n : names)
-    if (f.has(n)) return n;
-  return *names.begin();
 }
 
 Result<int64_t> in_range(const Metadata& f, std::string_view key, int64_t low, int64_t high) {

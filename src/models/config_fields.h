@@ -27,8 +27,6 @@ Result<float> finite_or(const weights::Metadata&, std::string_view key, double o
 
 /// Fills ModelConfig::latent, and the heads of the cache that follow from it.
 Result<void> parse_latent(const ConfigSource&, ModelConfig&);
-/// The first of several spellings that the file uses; the first of all if it uses none.
-std::string_view spelled(const weights::Metadata&, std::initializer_list<std::string_view> names);
 
 /// Says which layers attend, which carry a state and which are a feed-forward block alone.
 Result<void> place_mixers(const ConfigSource&, ModelConfig&);

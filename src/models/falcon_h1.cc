@@ -17,7 +17,7 @@ Tensor Beside::forward(ops::Ops& o, const ops::Batch& b, const HiddenTap* tap) c
     const bool last = l + 1 == layers.size();
     show(o, tap, l, h);
     const RowSource read{.x = o.rows(h)};
-    Tensor m = mix_mamba2(o, read, l), a = attend(o, project(o, read, w), l, &w);
+    Tensor m = mix_mamba2(o, read, l), a = attend(o, project(o, read, l), l, &w);
     if (last && !narrow(o, b, tap, x, a)) return {};
     if (m.rows != a.rows) m = o.gather(m, b.logit_rows);
     o.add(x, o.linear(m, w.mixer_o), s.mixer);
