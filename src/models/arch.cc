@@ -369,7 +369,7 @@ constexpr Arch kArchs[] = {
                      "mamba_head_dim": 64, "n_groups": 8, "conv_kernel": 4, "n_routed_experts": 8, "num_experts_per_tok": 2, "scoring_func": "sigmoid",
                      "norm_topk_prob": true, "moe_intermediate_size": 7688, "moe_shared_expert_intermediate_size": 7688})",
      .gguf_defaults = R"({"mlp_hidden_act": "relu2", "no_rope_layer_interval": 1, "scoring_func": "sigmoid", "norm_topk_prob": true})"},
-    {.name = "falcon_h1", .gguf = "falcon-h1", .classes = "FalconH1ForCausalLM", .model_type = "falcon_h1", .make = make<Parallel>, .rows = block_rows,
+    {.name = "falcon_h1", .gguf = "falcon-h1", .classes = "FalconH1ForCausalLM", .model_type = "falcon_h1", .make = make<Beside>, .rows = block_rows,
      .globals = final_norm_globals, .mixer = Mixer::mamba2, .mixer_names = "mamba.", .beside = true,
      .defaults = R"({"num_key_value_heads": 8, "rms_norm_eps": 1e-5, "max_position_embeddings": 8192, "mamba_d_ssm": 1024, "mamba_n_heads": 128,
                      "mamba_d_head": "auto", "mamba_n_groups": 1, "mamba_d_state": 256, "mamba_d_conv": 4, "mamba_expand": 2, "mamba_rms_norm": false,

@@ -65,7 +65,7 @@ Result<void> Planner::add_latent(Layer& layer, const std::string& prefix) {
   }
   ISO_CHECK_OK(add_matrix(w.kv, name("attn_kv_a_mqa.weight", "kv_a_proj_with_mqa.weight"), c.kv_rank + c.turning, c_.hidden, turning_first(c)));
   ISO_CHECK_OK(add_numbers(w.kv_norm, name("attn_kv_a_norm.weight", "kv_a_layernorm.weight"), kv_rank, scaled(c.kv_scale)));
-  const bool dense = !names_.gguf && ck_.find(name("", "dense.weight"));
+  const bool dense = !names_.gguf && entry(name("", "dense.weight"));
   ISO_CHECK_OK(add_matrix(layer.o, name("attn_output.weight", dense ? "dense.weight" : "o_proj.weight"), c_.hidden, int64_t{c_.heads} * c.value));
   // One row a head, repeated for its dimensions, so that a gate is what it is elsewhere: a tensor of the output's shape.
   if (c.gated) ISO_CHECK_OK(add_parts(name("attn_gate.weight", "g_proj.weight"), c_.heads, c_.hidden, {{&w.gate, repeated(c_.heads, c.value)}}));

@@ -29,7 +29,7 @@ std::vector<int64_t> squeezed(std::span<const int64_t> shape) {
 }  // namespace
 
 Result<void> Planner::add_numbers(std::vector<float>& to, const std::string& name, std::span<const int64_t> shape, std::function<void(std::vector<float>&)> change) {
-  const TensorEntry* const e = ck_.find(name);
+  const TensorEntry* const e = entry(name);
   if (!e) {
     need(name);
     return {};
