@@ -45,7 +45,7 @@ struct SparseKernels {
   /// Stores one token's key [d] as number `t` of a tile without values.
   void (*write_key[int(KvFormat::count_)])(const KvTile& tile, int t, const float* k, int d) noexcept;
   void (*write_row[int(KvFormat::count_)])(const KvRow& row, const float* x, int d) noexcept;
-  /// Token `from` of a tile becomes token `to` of another one, bit by bit.
+  /// Token `from` of a tile becomes token `to` of another one, bit by bit; of a tile without values the key is the value as well.
   void (*copy_token[int(KvFormat::count_)])(const KvTile& out, int to, const KvTile& tile, int from, int d) noexcept;
   /// A row becomes key and, unless the tile has none, value of token `to`.
   void (*copy_row[int(KvFormat::count_)])(const KvTile& out, int to, const KvRow& row, int d) noexcept;

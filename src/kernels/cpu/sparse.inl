@@ -117,8 +117,11 @@ void copy_token(const KvTile& out, int to, const KvTile& tile, int from, int d) 
   for (int j = 0; j < d; j += S) __builtin_memcpy(k + 16 * j, key + 16 * j, S * sizeof(T));
   T* const v = static_cast<T*>(out.v);
   const T* const value = static_cast<const T*>(tile.v);
-  for (int j = 0; j < padded_dim(d); ++j) v[value_at<F>(to, j, d)] = value[value_at<F>(from, j, d)];
-  if constexpr (F::kScaled) out.k_scale[to] = tile.k_scale[from], out.v_scale[to] = tile.v_scale[from];
+  for (int j = 0; j < padded_dim(d); ++j) {
+    const T of_key = j < d ? key[j / S * S * 16 + j % S] : T{};
+    v[value_at<F>(to, j, d)] = value ? value[value_at<F>(from, j, d)] : of_key;
+  }
+  if constexpr (F::kScaled) out.k_scale[to] = tile.k_scale[from], out.v_scale[to] = value ? tile.v_scale[from] : tile.k_scale[from];
 }
 
 template <class F>

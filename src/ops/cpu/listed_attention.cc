@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cstring>
 
 #include "base/check.h"
 
@@ -171,11 +172,14 @@ class Listed {
   void finish(const Item& i, int g, Partial& run) const {
     float* to[kMaxRows];
     float sinks[kMaxRows];
+    float whole[kMaxRows][kMaxHeadDim];  // of which values are a part
     for (int r = 0; r < rows_of(g); ++r) {
-      to[r] = out_.row(i.token) + head(i, g, r) * a_.dim;
+      to[r] = a_.value_dim ? whole[r] : out_.row(i.token) + head(i, g, r) * a_.dim;
       if (!a_.sinks.empty()) sinks[r] = a_.sinks[size_t(head(i, g, r))];
     }
     k_.finish(run, a_.sinks.empty() ? nullptr : sinks, to, rows_of(g), a_.dim);
+    for (int r = 0; r < rows_of(g) && a_.value_dim; ++r)
+      std::memcpy(out_.row(i.token) + head(i, g, r) * a_.value_dim, whole[r] + a_.dim - a_.value_dim, size_t(a_.value_dim) * sizeof(float));
   }
 
   // ---- keys -------------------------------------------------------------------------------------------------------------------------
@@ -196,7 +200,7 @@ class Listed {
 
   /// Keys [rank, rank + n) of the list: where they lie, if that is one tile of the cache, else a copy in tile `j` of the scratch.
   KvTile find_tile(const Item& i, int64_t rank, int n, int j, const Scratch& s) const {
-    if (!i.listed.empty() && i.recent == 0 && c_.kv.spec(a_.layer).form == KvForm::keys_values) {
+    if (a_.value_dim == 0 && !i.listed.empty() && i.recent == 0 && c_.kv.spec(a_.layer).form == KvForm::keys_values) {
       const int32_t token = i.listed[size_t(rank)];
       if (token % kTile == 0 && i.listed[size_t(rank + n - 1)] - token == n - 1) return cached_tile(i, token);
     }

@@ -11,6 +11,7 @@ namespace isotope::ops {
 struct ListedArgs {
   Tensor q;                        ///< [T, heads * dim]
   int heads = 0, kv_heads = 1, dim = 0;
+  int value_dim = 0;               ///< above 0: values are the last `value_dim` numbers of the keys, as is the result
   float scale = 1.0f, softcap = 0.0f;
   std::span<const float> sinks;    ///< [heads] or empty
   int recent = -1;
@@ -19,7 +20,7 @@ struct ListedArgs {
   const Chosen* chosen = nullptr;  ///< which of them; null = all that are complete
 };
 
-/// REQUIRES: no list is empty; everything of the step is in the cache; out [T, heads * dim].
+/// REQUIRES: no list is empty; everything of the step is in the cache; out [T, heads * dim or value_dim].
 void listed_attention(const ListedArgs&, const SparseContext&, Tensor out);
 
 }  // namespace isotope::ops

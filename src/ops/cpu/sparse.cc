@@ -48,8 +48,8 @@ Tensor CpuSparse::attend_chosen(AttentionArgs a) {
   o_.check_attention(a);
   o_.shape(a);
   o_.store_shaped(a);
-  const Tensor out = o_.empty(o_.batch_.T(), int64_t{a.heads} * a.head_dim);
-  const ListedArgs listed{.q = a.q, .heads = a.heads, .kv_heads = a.kv_heads, .dim = a.head_dim, .scale = a.scale, .softcap = a.softcap, .sinks = a.sinks,
+  const Tensor out = o_.empty(o_.batch_.T(), int64_t{a.heads} * (a.value_dim ? a.value_dim : a.head_dim));
+  const ListedArgs listed{.q = a.q, .heads = a.heads, .kv_heads = a.kv_heads, .dim = a.head_dim, .value_dim = a.value_dim, .scale = a.scale, .softcap = a.softcap, .sinks = a.sinks,
                           .layer = a.layer, .chosen = &chosen_};
   listed_attention(listed, context(), out);
   return out;
