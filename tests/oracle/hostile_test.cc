@@ -61,7 +61,8 @@ TEST(Hostile, ConfigNumbers) {
   // Each number of config.json in turn becomes something no model has.
   const char* const kValues[] = {"0", "-1", "1", "3", "1e300", "99999999999999999999", "\"x\"", "null", "[]", "[1,2]", "{}", "true", "0.5"};
   for (const char* family : {"gemma3", "phi3", "qwen3_yarn", "granite", "smollm3", "qwen2_moe", "gpt_oss_mxfp4", "qwen3_next", "mamba", "mamba2", "lfm2",
-                             "nemotron_h_latent", "falcon_h1_rms", "granitemoehybrid", "jamba", "kimi_linear", "minimax", "olmo_hybrid", "bailing_hybrid"}) {
+                             "nemotron_h_latent", "falcon_h1_rms", "granitemoehybrid", "jamba", "kimi_linear", "minimax", "olmo_hybrid", "bailing_hybrid",
+                             "glm_moe_dsa", "minimax_m3", "deepseek_v4"}) {
     const std::string folder = goldens_folder() + "/" + family, config = content(folder + "/config.json");
     const test::TempDir dir;
     std::filesystem::create_symlink(folder + "/model.safetensors", dir.file("model.safetensors"));
