@@ -8,7 +8,7 @@ with this small vision tower and stripped of it: vision_config and other keys of
 published files have instead of it); conv_split (rows of the short convolutions that published files keep apart); unused_kv (layers that read another
 one's keys and values come with matrices for them all the same, as in published files); streams (the residual is several streams, of which the goldens show the first); inside
 (the class of transformers that has the text model inside); pairs (a layer of theirs is two of ours); raw_config (llama.cpp's converter gets config.json
-as it is, not as transformers reads it)."""
+as it is, not as transformers reads it); fp4 (experts as DeepSeek V4 ships them)."""
 
 VOCAB = 256
 
@@ -138,6 +138,10 @@ family("minimax_m3", "minimax_m3_vl_text", "MiniMaxM3VLForCausalLM", merged(BASE
        wrap=dict(architecture="MiniMaxM3SparseForConditionalGeneration", model_type="minimax_m3_vl"),
        whole=dict(vision_config=dict(hidden_size=16, intermediate_size=16, num_hidden_layers=1, num_attention_heads=2, image_size=28, patch_size=14),
                   projector_hidden_size=16))
+M3 = FAMILIES["minimax_m3"]
+family("minimax_m3_limit7", "minimax_m3_vl_text", "MiniMaxM3VLForCausalLM", merged(M3["config"], num_hidden_layers=2, moe_layer_freq=[0, 1], swiglu_limit=7.0,
+       n_shared_experts=1, sparse_attention_config=merged(M3["config"]["sparse_attention_config"], sparse_attention_freq=[0, 1])),
+       wrap=M3["wrap"], whole=M3["whole"], raw_config=True)  # GGUF has no key for the limit, which is 7 there
 family("deepseek_v4", "deepseek_v4", "DeepseekV4ForCausalLM", dict(vocab_size=VOCAB, hidden_size=64, num_hidden_layers=4, num_attention_heads=4,
        num_key_value_heads=1, head_dim=32, qk_rope_head_dim=8, q_lora_rank=48, moe_intermediate_size=32, n_routed_experts=8, n_shared_experts=1,
        num_experts_per_tok=3, scoring_func="sqrtsoftplus", topk_method="noaux_tc", norm_topk_prob=True, routed_scaling_factor=1.5, swiglu_limit=1.5,
@@ -145,7 +149,7 @@ family("deepseek_v4", "deepseek_v4", "DeepseekV4ForCausalLM", dict(vocab_size=VO
        index_n_heads=16, index_head_dim=16, index_topk=8, hc_mult=4, hc_sinkhorn_iters=20, hc_eps=1e-6, rms_norm_eps=1e-6, rope_theta=10000.0,
        rope_scaling=dict(type="yarn", factor=16, beta_fast=32, beta_slow=1, original_max_position_embeddings=64), max_position_embeddings=4096,
        num_nextn_predict_layers=0, attention_bias=False, attention_dropout=0.0, tie_word_embeddings=False, bos_token_id=1, eos_token_id=2,
-       initializer_range=0.02, use_cache=True), gguf=False)
+       initializer_range=0.02, use_cache=True), fp4=True)
 family("minimax_m2", "minimax_m2", "MiniMaxM2ForCausalLM", merged(BASE, head_dim=32, rotary_dim=16, intermediate_size=32, num_local_experts=8,
        num_experts_per_tok=3, rms_norm_eps=1e-6, rope_theta=5000000, scoring_func="sigmoid", use_routing_bias=True, use_qk_norm=True,
        qk_norm_type="per_layer", attn_type_list=[1, 1], shared_intermediate_size=0, use_mtp=False, num_mtp_modules=0))

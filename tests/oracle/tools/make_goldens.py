@@ -116,6 +116,21 @@ def to_mxfp4(p):
     return (codes[..., 0::2] | codes[..., 1::2] << 4).to(torch.uint8), exponents.to(torch.uint8), exact.flatten(-2).transpose(1, 2)
 
 
+def fp4_rows(x):
+    """Rows as DeepSeek V4 ships its experts: two E2M1 codes a byte, the first in the low bits, an exponent for each 32, and the values of those."""
+    codes, exponents, exact = to_mxfp4(x.float()[None].transpose(1, 2))
+    return codes[0].flatten(-2).view(torch.int8), exponents[0].view(torch.float8_e8m0fnu), exact[0].transpose(0, 1)
+
+
+def fp4_experts(tensors):
+    """Adds scales to the experts' matrices, which hold values that fp4_rows() has made."""
+    for key in [k for k in tensors if re.search(r"ffn\.experts\.\d+\.w\d\.weight$", k)]:
+        codes, scales, exact = fp4_rows(tensors[key])
+        assert torch.equal(exact.to(torch.bfloat16), tensors[key])
+        tensors[key], tensors[key.replace(".weight", ".scale")] = codes, scales
+    return tensors
+
+
 def quantize_experts(model):
     """{name: (blocks, exponents)} of the expert matrices, whose values become what those say."""
     packed = {}
@@ -207,6 +222,8 @@ def published_config(spec):
     if spec.get("mxfp4"):
         config["quantization_config"] = dict(quant_method="mxfp4", modules_to_not_convert=["model.layers.*.self_attn", "model.layers.*.mlp.router",
                                                                                           "model.embed_tokens", "lm_head"])
+    if spec.get("fp4"):
+        config["quantization_config"] = dict(quant_method="fp8", fmt="e4m3", scale_fmt="ue8m0", weight_block_size=[128, 128], activation_scheme="dynamic")
     wrap = spec.get("wrap")
     if wrap:
         text = {k: v for k, v in config.items() if k != "architectures"}
@@ -225,6 +242,12 @@ def run(name, out, seed):
     model = build(spec)
     randomize(model, spec, torch.Generator().manual_seed(seed))
     packed = quantize_experts(model) if spec.get("mxfp4") else {}
+    if spec.get("fp4"):
+        with torch.no_grad():
+            for key, p in model.named_parameters():
+                if key.endswith(("experts.gate_up_proj", "experts.down_proj")):
+                    for e in range(p.shape[0]):
+                        p[e].copy_(fp4_rows(p[e])[2])
     noisy = copy.deepcopy(model)
     gen = torch.Generator().manual_seed(seed + 1)
     with torch.no_grad():
@@ -242,6 +265,8 @@ def run(name, out, seed):
     tensors = published(tensors, spec)
     if spec.get("unused_kv"):
         add_unused_kv(tensors, spec, torch.Generator().manual_seed(seed + 3))
+    if spec.get("fp4"):
+        tensors = fp4_experts(tensors)
     save_file({k: tensors[k].contiguous() for k in sorted(tensors)}, os.path.join(folder, "model.safetensors"), metadata={"format": "pt"})
     json.dump(published_config(spec), open(os.path.join(folder, "config.json"), "w"), indent=1)
     if not spec.get("wrap") and not spec.get("inside"):
