@@ -46,7 +46,8 @@ def build(spec):
     if spec.get("whole"):
         text = {k: v for k, v in config.items() if v is not None}
         architecture = spec["wrap"]["architecture"]
-        config = CONFIG_MAPPING[spec["wrap"]["model_type"]](text_config=text, **copy.deepcopy(spec["whole"]), tie_word_embeddings=text["tie_word_embeddings"])
+        config = CONFIG_MAPPING[spec["wrap"]["model_type"]](text_config=text, tie_word_embeddings=text["tie_word_embeddings"],
+                                                               **copy.deepcopy(spec["whole"]))
     else:
         config = CONFIG_MAPPING[config["model_type"]].from_dict(config)
     config._attn_implementation = "eager"
@@ -223,7 +224,8 @@ def published_config(spec):
         config["quantization_config"] = dict(quant_method="mxfp4", modules_to_not_convert=["model.layers.*.self_attn", "model.layers.*.mlp.router",
                                                                                           "model.embed_tokens", "lm_head"])
     if spec.get("fp4"):
-        config["quantization_config"] = dict(quant_method="fp8", fmt="e4m3", scale_fmt="ue8m0", weight_block_size=[128, 128], activation_scheme="dynamic")
+        config["quantization_config"] = dict(quant_method="fp8", fmt="e4m3", scale_fmt="ue8m0", weight_block_size=[128, 128],
+                                             activation_scheme="dynamic")
     wrap = spec.get("wrap")
     if wrap:
         text = {k: v for k, v in config.items() if k != "architectures"}
