@@ -106,7 +106,8 @@ Result<void> parse_block_index(const ConfigSource& s, ModelConfig& c) {
   ISO_CHECK_OK(parse_block_layers(f, c));
   const std::string_view heads_key = either(f, "sparse_attention_config.sparse_num_index_heads", "index_n_heads");
   ISO_TRY(const int64_t heads, in_range(f, heads_key, 1, kMaxHeads));
-  if (heads != c.kv_heads) return unknown(f, fmt::format("{} is {}, num_key_value_heads {}", heads_key, heads, c.kv_heads), "one index head for each kv head is supported");
+  if (heads != c.kv_heads)
+    return unknown(f, fmt::format("{} is {}, num_key_value_heads {}", heads_key, heads, c.kv_heads), "one index head for each kv head is supported");
   const std::string_view dim_key = either(f, "sparse_attention_config.sparse_index_dim", "index_head_dim");
   ISO_TRY(x.dim, head_width(f, dim_key));
   ISO_TRY(const int64_t block, in_range(f, either(f, "sparse_attention_config.sparse_block_size", "index_block_size"), 1, 1 << 16));
@@ -154,7 +155,8 @@ Result<void> parse_compressed_layers(const Metadata& f, const Ratios& r, ModelCo
     for (size_t i = 0; i < types.size(); ++i) {
       const std::string_view t = types[i];
       if (t != "sliding_attention" && t != "compressed_sparse_attention" && t != "heavily_compressed_attention")
-        return unknown(f, fmt::format("layer_types names '{}'", t), "known: sliding_attention, compressed_sparse_attention, heavily_compressed_attention");
+        return unknown(f, fmt::format("layer_types names '{}'", t),
+                       "known: sliding_attention, compressed_sparse_attention, heavily_compressed_attention");
       ISO_CHECK_OK(set_ratio(f, c.layer[i], t == "sliding_attention" ? 0 : t == "compressed_sparse_attention" ? r.sparse : r.heavy, r));
     }
     return {};
@@ -164,7 +166,8 @@ Result<void> parse_compressed_layers(const Metadata& f, const Ratios& r, ModelCo
     return {};
   }
   ISO_TRY(const std::vector<int64_t> ratios, f.integers("compress_ratios"));
-  if (int64_t(ratios.size()) < c.layers) return wrong(f, fmt::format("compress_ratios has {} entries for {} layers", ratios.size(), c.layers));  // drafters have theirs
+  if (int64_t(ratios.size()) < c.layers)
+    return wrong(f, fmt::format("compress_ratios has {} entries for {} layers", ratios.size(), c.layers));  // drafters have theirs
   for (size_t i = 0; i < c.layer.size(); ++i) ISO_CHECK_OK(set_ratio(f, c.layer[i], ratios[i], r));
   return {};
 }
@@ -214,7 +217,8 @@ Result<void> parse_compressed(const ConfigSource& s, ModelConfig& c) {
   ISO_CHECK_OK(parse_compressed_layers(f, ratios, c));
   ISO_CHECK_OK(parse_hashed(f, c));
   if (c.kv_heads != 1) return unknown(f, fmt::format("num_key_value_heads is {}", c.kv_heads), "one, shared by all heads, is supported");
-  if (c.head_dim % 8 || c.head_dim > kMaxIndexDim) return unknown(f, fmt::format("head_dim is {}", c.head_dim), "multiples of 8 up to 512 are supported");
+  if (c.head_dim % 8 || c.head_dim > kMaxIndexDim)
+    return unknown(f, fmt::format("head_dim is {}", c.head_dim), "multiples of 8 up to 512 are supported");
   ISO_TRY(x.q_rank, in_range(f, "q_lora_rank", 1, kMaxWidth));
   ISO_TRY(x.out_rank, in_range(f, "o_lora_rank", 1, kMaxWidth));
   ISO_TRY(const int64_t groups, in_range(f, "o_groups", 1, c.heads));

@@ -113,7 +113,8 @@ Result<void> Planner::add_compressed(Layer& layer, const LayerConfig& l, const s
   if (l.choosing != Choosing::own) return {};
   layer.indexer = std::make_unique<Indexer>();
   ISO_CHECK_OK(add_compressor(w.index, name("indexer_compressor_", "attn.indexer.compressor."), l.ratio, c_.index.dim));
-  ISO_CHECK_OK(add_matrix(layer.indexer->q, name("indexer.attn_q_b.weight", "attn.indexer.wq_b.weight"), int64_t{c_.index.heads} * c_.index.dim, x.q_rank));
+  ISO_CHECK_OK(
+      add_matrix(layer.indexer->q, name("indexer.attn_q_b.weight", "attn.indexer.wq_b.weight"), int64_t{c_.index.heads} * c_.index.dim, x.q_rank));
   return add_matrix(layer.indexer->weights, name("indexer.proj.weight", "attn.indexer.weights_proj.weight"), c_.index.heads, c_.hidden);
 }
 
@@ -123,9 +124,12 @@ Result<void> Planner::add_expert_table(ops::Moe& m, const std::string& name) {
   if (!e) return {};
   add_use(*e, [&m, used, experts = c_.moe.experts, name](const Checkpoint::Data& d) -> Result<void> {
     const std::vector<int64_t> table = whole_numbers(d.view);
-    if (table.empty()) return fail(Code::unsupported, fmt::format("tensor {} is of type {}", name, tensor::format(d.view.dtype).name), {}, "I32 and I64 are supported");
+    if (table.empty())
+      return fail(Code::unsupported, fmt::format("tensor {} is of type {}", name, tensor::format(d.view.dtype).name), {},
+                  "I32 and I64 are supported");
     for (int64_t v : table)
-      if (v < 0 || v >= experts) return fail(Code::data_loss, fmt::format("tensor {} names expert {} of {}", name, v, experts), {}, "use an intact checkpoint");
+      if (v < 0 || v >= experts)
+        return fail(Code::data_loss, fmt::format("tensor {} names expert {} of {}", name, v, experts), {}, "use an intact checkpoint");
     m.by_token.assign(table.begin(), table.end());
     for (auto at = m.by_token.begin(); at != m.by_token.end(); at += used) std::sort(at, at + used);
     return {};

@@ -33,8 +33,17 @@ ops::Tensor Streamed::forward(ops::Ops& o, const ops::Batch& b, const HiddenTap*
 
 void Streamed::compress(ops::Ops& o, const Compressor& c, Made made, size_t layer) const {
   const int dim = int(c.norm.size());
-  o.sparse()->compress({.inputs = made.inputs, .gates = made.gates, .bias = c.bias, .norm = norm(c.norm), .rope = made.rope, .ratio = config_.layer[layer].ratio,
-                        .series = int(made.inputs.cols / dim), .dim = dim, .kept = inputs_at_[layer], .offset = made.offset, .entries = made.entries});
+  o.sparse()->compress({.inputs = made.inputs,
+                        .gates = made.gates,
+                        .bias = c.bias,
+                        .norm = norm(c.norm),
+                        .rope = made.rope,
+                        .ratio = config_.layer[layer].ratio,
+                        .series = int(made.inputs.cols / dim),
+                        .dim = dim,
+                        .kept = inputs_at_[layer],
+                        .offset = made.offset,
+                        .entries = made.entries});
 }
 
 Tensor Streamed::mix_compressed(ops::Ops& o, const RowSource& h, size_t layer) const {

@@ -4,8 +4,9 @@ namespace isotope::ops {
 namespace {
 
 enum Kind { kChoose, kAttendChosen, kCompress, kAttendCompressed, kClamped, kSpread, kEnter, kLeave, kJoin };
-constexpr const char* kNames[] = {"choice of keys", "attention to chosen keys", "compressed keys", "attention to compressed keys", "clamped activation",
-                                  "spread streams", "enter streams", "leave streams", "join streams"};
+constexpr const char* kNames[] = {"choice of keys",     "attention to chosen keys", "compressed keys", "attention to compressed keys",
+                                  "clamped activation", "spread streams",           "enter streams",   "leave streams",
+                                  "join streams"};
 
 int64_t bytes_of(Tensor t) { return t.rows * t.cols * int64_t(sizeof(float)); }
 int64_t bytes_of(const Linear& l) { return l.w ? int64_t(l.w->bytes) : 0; }

@@ -78,7 +78,8 @@ class Compression {
     const Rope& rope = *a_.rope;
     const int64_t half = rope.rot / 2;
     turn_by(rope, int32_t(w.number * a_.ratio), turns, turns + half);
-    (rope.interleaved ? c_.kernels.elementwise.rope_interleaved : c_.kernels.elementwise.rope)(out + rope.first, turns, turns + half, 1, a_.dim, rope.rot);
+    (rope.interleaved ? c_.kernels.elementwise.rope_interleaved : c_.kernels.elementwise.rope)(out + rope.first, turns, turns + half, 1, a_.dim,
+                                                                                               rope.rot);
     const int64_t last = end - 1;
     const int32_t block = c_.table(a_.entries, w.seq)[last / c_.kv.block_size];
     ISO_CHECK(block >= 0);

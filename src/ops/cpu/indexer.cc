@@ -69,7 +69,9 @@ class IndexRun {
     for (Scratch& s : scratch_) {
       s = {};
       s.q = c_.arena.take<std::byte>(size_t(index_query_bytes(a_.heads, a_.dim))).data();
-      if (rows_) s.tile = c_.arena.take<std::byte>(size_t(kTile * padded_dim(a_.dim) * kKvBytes[format_])).data(), s.scales = c_.arena.take<float>(kTile).data();
+      if (rows_)
+        s.tile = c_.arena.take<std::byte>(size_t(kTile * padded_dim(a_.dim) * kKvBytes[format_])).data(),
+        s.scales = c_.arena.take<float>(kTile).data();
       if (a_.block > 1) s.best = c_.arena.take<float>(size_t(width_ / a_.block + 1)).data(), s.blocks = c_.arena.take<int32_t>(size_t(a_.top)).data();
     }
   }

@@ -32,7 +32,8 @@ Result<void> check_kv(std::span<const KvLayerSpec> layers, size_t groups, int bl
     }
     if (l.state_floats > 0 && l.state_floats <= int64_t{1} << 32) continue;
     if (l.form == KvForm::floats) {
-      if (l.head_dim < 1 || l.head_dim > 1 << 20) return fail(Code::unsupported, fmt::format("{} numbers a token", l.head_dim), source, "from 1 to 1048576 are supported");
+      if (l.head_dim < 1 || l.head_dim > 1 << 20)
+        return fail(Code::unsupported, fmt::format("{} numbers a token", l.head_dim), source, "from 1 to 1048576 are supported");
       continue;
     }
     if (l.form == KvForm::rows && (l.kv_heads != 1 || l.every < 1 || (l.every & (l.every - 1)) != 0)) {

@@ -189,12 +189,21 @@ class Listed {
     for (int64_t c = segment * kSegmentChunks; c < end; ++c) {
       KvTile tiles[kTiles];
       const int n = int(std::min<int64_t>(kChunk, i.count - c * kChunk));
-      for (int j = 0; j < kTiles; ++j) tiles[j] = j * kTile < n ? find_tile(i, c * kChunk + j * kTile, std::min(kTile, n - j * kTile), j, s) : tiles[0];
+      for (int j = 0; j < kTiles; ++j)
+        tiles[j] = j * kTile < n ? find_tile(i, c * kChunk + j * kTile, std::min(kTile, n - j * kTile), j, s) : tiles[0];
       int lo[kMaxRows] = {}, hi[kMaxRows];
       std::fill(std::begin(hi), std::end(hi), n);
       for (int g = first; g < last; ++g)
-        k_.chunk[format_](ChunkArgs{.q = s.q[size_t(g)], .rows = rows_of(g), .d = a_.dim, .tiles = tiles, .next = tiles, .lo = lo, .hi = hi, .scale = a_.scale,
-                                    .softcap = a_.softcap}, to[size_t(g)]);
+        k_.chunk[format_](ChunkArgs{.q = s.q[size_t(g)],
+                                    .rows = rows_of(g),
+                                    .d = a_.dim,
+                                    .tiles = tiles,
+                                    .next = tiles,
+                                    .lo = lo,
+                                    .hi = hi,
+                                    .scale = a_.scale,
+                                    .softcap = a_.softcap},
+                          to[size_t(g)]);
     }
   }
 

@@ -82,7 +82,8 @@ void choose_experts(const kernels::cpu::ElementwiseKernels& k, const Routing& r,
   weigh(r, logits, {experts, size_t(r.used)}, weights);
 }
 
-void weigh_experts(const kernels::cpu::ElementwiseKernels& k, const Routing& r, std::span<float> logits, std::span<const int32_t> experts, float* weights) noexcept {
+void weigh_experts(const kernels::cpu::ElementwiseKernels& k, const Routing& r, std::span<float> logits, std::span<const int32_t> experts,
+                   float* weights) noexcept {
   to_scores(k, r.score, logits);
   weigh(r, logits, experts, weights);
 }

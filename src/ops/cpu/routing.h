@@ -15,6 +15,7 @@ void choose_experts(const kernels::cpu::ElementwiseKernels&, const Routing&, std
                     int32_t* experts, float* weights) noexcept;
 
 /// The same for experts that are given: [used], ascending.
-void weigh_experts(const kernels::cpu::ElementwiseKernels&, const Routing&, std::span<float> logits, std::span<const int32_t> experts, float* weights) noexcept;
+void weigh_experts(const kernels::cpu::ElementwiseKernels&, const Routing&, std::span<float> logits, std::span<const int32_t> experts,
+                   float* weights) noexcept;
 
 }  // namespace isotope::ops

@@ -49,8 +49,16 @@ Tensor CpuSparse::attend_chosen(AttentionArgs a) {
   o_.shape(a);
   o_.store_shaped(a);
   const Tensor out = o_.empty(o_.batch_.T(), int64_t{a.heads} * (a.value_dim ? a.value_dim : a.head_dim));
-  const ListedArgs listed{.q = a.q, .heads = a.heads, .kv_heads = a.kv_heads, .dim = a.head_dim, .value_dim = a.value_dim, .scale = a.scale, .softcap = a.softcap, .sinks = a.sinks,
-                          .layer = a.layer, .chosen = &chosen_};
+  const ListedArgs listed{.q = a.q,
+                          .heads = a.heads,
+                          .kv_heads = a.kv_heads,
+                          .dim = a.head_dim,
+                          .value_dim = a.value_dim,
+                          .scale = a.scale,
+                          .softcap = a.softcap,
+                          .sinks = a.sinks,
+                          .layer = a.layer,
+                          .chosen = &chosen_};
   listed_attention(listed, context(), out);
   return out;
 }
@@ -59,7 +67,8 @@ void CpuSparse::compress(const CompressArgs& a) {
   const int64_t T = o_.batch_.T(), width = int64_t{a.series} * a.dim;
   const KvLayerSpec &kept = checked(a.kept, KvForm::floats), &entries = checked(a.entries, KvForm::rows);
   ISO_CHECK((a.series == 1 || a.series == 2) && a.ratio > 0 && entries.every == a.ratio && entries.head_dim == a.dim);
-  ISO_CHECK(a.offset >= 0 && a.offset + 2 * width <= kept.head_dim && a.inputs.rows == T && a.gates.rows == T && a.inputs.cols == width && a.gates.cols == width);
+  ISO_CHECK(a.offset >= 0 && a.offset + 2 * width <= kept.head_dim && a.inputs.rows == T && a.gates.rows == T && a.inputs.cols == width &&
+            a.gates.cols == width);
   ISO_CHECK(int64_t(a.bias.size()) == a.ratio * width && int64_t(a.norm.weight.size()) == a.dim && a.rope && a.rope->first + a.rope->rot <= a.dim);
   CompressArgs args = a;
   args.norm.bf16 = o_.bf16_norms_;
@@ -72,7 +81,8 @@ void CpuSparse::store_rows(Tensor x, int layer) const {
   const auto write = o_.k_.sparse.write_row[int(o_.kv_->format())];
   const auto& slots = o_.batch_.groups[size_t(spec.group)].slots;
   for_rows(o_.team_, x.rows, 2 * x.cols, [&](int64_t t0, int64_t t1) {
-    for (int64_t t = t0; t < t1; ++t) write(o_.kv_->row(layer, slots[size_t(t)] / o_.kv_->block_size, slots[size_t(t)] % o_.kv_->block_size), x.row(t), int(x.cols));
+    for (int64_t t = t0; t < t1; ++t)
+      write(o_.kv_->row(layer, slots[size_t(t)] / o_.kv_->block_size, slots[size_t(t)] % o_.kv_->block_size), x.row(t), int(x.cols));
   });
 }
 

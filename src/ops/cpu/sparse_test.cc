@@ -30,8 +30,13 @@ Tensor attend(Feed& f, const Shape& s) {
   f.sparse().choose_keys({.q = f.tensor(kIndexQ, int64_t{s.index_heads} * s.index_dim), .k = f.tensor(kIndexK, s.index_dim),
                           .weights = s.weighted ? f.tensor(kIndexW, s.index_heads) : Tensor{}, .layer = 1, .heads = s.index_heads, .dim = s.index_dim,
                           .scale = 0.25f, .top = s.top, .block = s.block, .local = s.local});
-  return f.sparse().attend_chosen({.q = f.tensor(kQ, int64_t{s.heads} * s.dim), .k = f.tensor(kK, int64_t{s.kv_heads} * s.dim),
-                                   .v = f.tensor(kV, int64_t{s.kv_heads} * s.dim), .layer = 0, .heads = s.heads, .kv_heads = s.kv_heads, .head_dim = s.dim,
+  return f.sparse().attend_chosen({.q = f.tensor(kQ, int64_t{s.heads} * s.dim),
+                                   .k = f.tensor(kK, int64_t{s.kv_heads} * s.dim),
+                                   .v = f.tensor(kV, int64_t{s.kv_heads} * s.dim),
+                                   .layer = 0,
+                                   .heads = s.heads,
+                                   .kv_heads = s.kv_heads,
+                                   .head_dim = s.dim,
                                    .scale = 1 / std::sqrt(float(s.dim)),
                                    .sinks = s.sinks ? std::span(kSinks).first(size_t(s.heads)) : std::span<const float>()});
 }
@@ -61,7 +66,8 @@ std::vector<int64_t> reference_choice(const Shape& s, int64_t p, int kv_head) {
   for (int l = 0; l < s.local && l < int(scores.size()); ++l) scores[scores.size() - 1 - size_t(l)] = 1e30 - l;
   std::vector<size_t> order(scores.size());
   std::iota(order.begin(), order.end(), size_t{0});
-  std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) { return scores[a] > scores[b]; });  // equal ones, as of rectified products: the lower
+  std::stable_sort(order.begin(), order.end(),
+                   [&](size_t a, size_t b) { return scores[a] > scores[b]; });  // equal ones, as of rectified products: the lower
   const size_t n = size_t(std::min<int64_t>(s.top, int64_t(order.size())));
   const double gap = n < order.size() ? scores[order[n - 1]] - scores[order[n]] : 1;
   if (gap > 0 && gap < 1e-5) return {};
@@ -124,7 +130,8 @@ TEST(ChosenKeys, TheSameBitsHoweverThePromptRuns) {
         const auto got = fed(s.layers(), 1, type, way, kLength, [&](Feed& f) { return attend(f, s); });
         if (want.empty()) want = got;
         ASSERT_EQ(got.size(), want.size());
-        ASSERT_EQ(std::memcmp(got.data(), want.data(), got.size() * sizeof(float)), 0) << way.name << ", type " << int(type) << ", " << s.heads << " heads, top " << s.top;
+        ASSERT_EQ(std::memcmp(got.data(), want.data(), got.size() * sizeof(float)), 0)
+            << way.name << ", type " << int(type) << ", " << s.heads << " heads, top " << s.top;
       }
     }
   }
@@ -176,9 +183,15 @@ TEST(ChosenKeys, StayUntilTheNextChoice) {
     f.ops().next_layer();
     f.ops().next_layer();
     f.ops().next_layer();
-    const Tensor b = f.sparse().attend_chosen({.q = f.tensor(kQ, s.heads * s.dim), .k = f.tensor(kK, s.dim), .v = f.tensor(kV, s.dim), .heads = s.heads,
-                                               .kv_heads = 1, .head_dim = s.dim, .scale = 1 / std::sqrt(float(s.dim))});
-    for (int64_t r = 0; r < 50; ++r) twice[0].insert(twice[0].end(), a.row(r), a.row(r) + a.cols), twice[1].insert(twice[1].end(), b.row(r), b.row(r) + b.cols);
+    const Tensor b = f.sparse().attend_chosen({.q = f.tensor(kQ, s.heads * s.dim),
+                                               .k = f.tensor(kK, s.dim),
+                                               .v = f.tensor(kV, s.dim),
+                                               .heads = s.heads,
+                                               .kv_heads = 1,
+                                               .head_dim = s.dim,
+                                               .scale = 1 / std::sqrt(float(s.dim))});
+    for (int64_t r = 0; r < 50; ++r)
+      twice[0].insert(twice[0].end(), a.row(r), a.row(r) + a.cols), twice[1].insert(twice[1].end(), b.row(r), b.row(r) + b.cols);
   });
   EXPECT_EQ(twice[0], twice[1]);
 }
@@ -210,17 +223,47 @@ Rope turning(int dim) { return {.inv_freq = {1.0f, 0.25f}, .rot = 4, .interleave
 Tensor attend_compressed(Feed& f, const Compressing& c) {
   const Rope rope = turning(c.dim), index_rope = turning(c.index_dim);
   const auto norm = norm_of(c.dim), index_norm = norm_of(c.index_dim), bias = bias_of(c, c.dim), index_bias = bias_of(c, c.index_dim);
-  f.sparse().compress({.inputs = f.tensor(kInputs, c.series * c.dim), .gates = f.tensor(kGates, c.series * c.dim), .bias = bias, .norm = {norm, 1e-6f}, .rope = &rope,
-                       .ratio = c.ratio, .series = c.series, .dim = c.dim, .kept = 3, .offset = 0, .entries = 1});
+  f.sparse().compress({.inputs = f.tensor(kInputs, c.series * c.dim),
+                       .gates = f.tensor(kGates, c.series * c.dim),
+                       .bias = bias,
+                       .norm = {norm, 1e-6f},
+                       .rope = &rope,
+                       .ratio = c.ratio,
+                       .series = c.series,
+                       .dim = c.dim,
+                       .kept = 3,
+                       .offset = 0,
+                       .entries = 1});
   if (c.chosen) {
-    f.sparse().compress({.inputs = f.tensor(kIndexInputs, c.series * c.index_dim), .gates = f.tensor(kIndexGates, c.series * c.index_dim), .bias = index_bias,
-                         .norm = {index_norm, 1e-6f}, .rope = &index_rope, .ratio = c.ratio, .series = c.series, .dim = c.index_dim, .kept = 3,
-                         .offset = 2 * c.series * c.dim, .entries = 2});
-    f.sparse().choose_keys({.q = f.tensor(kIndexQ, c.index_heads * c.index_dim), .weights = f.tensor(kIndexW, c.index_heads), .layer = 2, .heads = c.index_heads,
-                            .dim = c.index_dim, .scale = 0.25f, .top = c.top});
+    f.sparse().compress({.inputs = f.tensor(kIndexInputs, c.series * c.index_dim),
+                         .gates = f.tensor(kIndexGates, c.series * c.index_dim),
+                         .bias = index_bias,
+                         .norm = {index_norm, 1e-6f},
+                         .rope = &index_rope,
+                         .ratio = c.ratio,
+                         .series = c.series,
+                         .dim = c.index_dim,
+                         .kept = 3,
+                         .offset = 2 * c.series * c.dim,
+                         .entries = 2});
+    f.sparse().choose_keys({.q = f.tensor(kIndexQ, c.index_heads * c.index_dim),
+                            .weights = f.tensor(kIndexW, c.index_heads),
+                            .layer = 2,
+                            .heads = c.index_heads,
+                            .dim = c.index_dim,
+                            .scale = 0.25f,
+                            .top = c.top});
   }
-  return f.sparse().attend_compressed({.q = f.tensor(kQ, c.heads * c.dim), .kv = f.tensor(kK, c.dim), .heads = c.heads, .dim = c.dim, .scale = 0.25f,
-                                       .sinks = std::span(kSinks).first(size_t(c.heads)), .recent = 0, .window = c.window, .entries = 1, .chosen = c.chosen});
+  return f.sparse().attend_compressed({.q = f.tensor(kQ, c.heads * c.dim),
+                                       .kv = f.tensor(kK, c.dim),
+                                       .heads = c.heads,
+                                       .dim = c.dim,
+                                       .scale = 0.25f,
+                                       .sinks = std::span(kSinks).first(size_t(c.heads)),
+                                       .recent = 0,
+                                       .window = c.window,
+                                       .entries = 1,
+                                       .chosen = c.chosen});
 }
 
 /// Entry w of sequence 0 in double precision.
@@ -232,7 +275,8 @@ std::vector<double> entry(const Compressing& c, int64_t w, int dim, int inputs, 
     double sum = 0;
     for (int64_t t = std::max<int64_t>(0, (w - c.series + 1) * c.ratio); t < (w + 1) * c.ratio; ++t) {
       const int at = (t / c.ratio == w ? c.series - 1 : 0) * dim + j;
-      const double g = std::exp(double(numbers_of(0, t, gates, c.series * dim)[size_t(at)]) + double(bias[size_t(t % c.ratio * c.series * dim + at)]));
+      const double g =
+          std::exp(double(numbers_of(0, t, gates, c.series * dim)[size_t(at)]) + double(bias[size_t(t % c.ratio * c.series * dim + at)]));
       sum += g;
       out[size_t(j)] += g * double(numbers_of(0, t, inputs, c.series * dim)[size_t(at)]);
     }
@@ -251,7 +295,8 @@ std::vector<double> entry(const Compressing& c, int64_t w, int dim, int inputs, 
 double compare(const Compressing& c, const std::vector<float>& got, int64_t length, int& compared) {
   double worst = 0;
   std::vector<std::vector<double>> entries, index;
-  for (int64_t w = 0; w < length / c.ratio; ++w) entries.push_back(entry(c, w, c.dim, kInputs, kGates)), index.push_back(entry(c, w, c.index_dim, kIndexInputs, kIndexGates));
+  for (int64_t w = 0; w < length / c.ratio; ++w)
+    entries.push_back(entry(c, w, c.dim, kInputs, kGates)), index.push_back(entry(c, w, c.index_dim, kIndexInputs, kIndexGates));
   for (int64_t p = 0; p < length; ++p) {
     std::vector<std::vector<double>> keys;
     for (int64_t t = std::max<int64_t>(0, p - c.window + 1); t <= p; ++t) {

@@ -91,7 +91,8 @@ StreamStep CpuSparse::enter(Tensor streams, const Streams& s) {
 
 void CpuSparse::leave(Tensor streams, const StreamStep& step, Tensor y) {
   const int64_t d = y.cols, n = streams.cols / d;
-  ISO_CHECK(n >= 1 && n <= kMaxStreams && n * d == streams.cols && step.weights.cols == n + n * n && step.weights.rows == streams.rows && y.rows == streams.rows);
+  ISO_CHECK(n >= 1 && n <= kMaxStreams && n * d == streams.cols && step.weights.cols == n + n * n && step.weights.rows == streams.rows &&
+            y.rows == streams.rows);
   const Tensor old = o_.empty(streams.rows, streams.cols);
   for_rows(o_.team_, streams.rows, streams.cols * (n + 1), [&](int64_t r0, int64_t r1) {
     for (int64_t r = r0; r < r1; ++r) {
