@@ -7,7 +7,9 @@
 #include <cmath>
 #include <numeric>
 
+#include "kernels/cpu/pick.h"
 #include "ops/cpu/feed.h"
+#include "ops/cpu/kv_cache.h"
 
 namespace isotope::ops {
 namespace {
@@ -194,6 +196,29 @@ TEST(ChosenKeys, StayUntilTheNextChoice) {
       twice[0].insert(twice[0].end(), a.row(r), a.row(r) + a.cols), twice[1].insert(twice[1].end(), b.row(r), b.row(r) + b.cols);
   });
   EXPECT_EQ(twice[0], twice[1]);
+}
+
+/// Of a tile without values the key is copied as the value too, in every format and on every instruction set.
+TEST(ChosenKeys, ACopyOfAKeyAloneHasItAsItsValue) {
+  constexpr int d = 24;
+  const KvLayerSpec layers[] = {{.kv_heads = 1, .head_dim = d, .form = KvForm::keys}, {.kv_heads = 1, .head_dim = d}, {.kv_heads = 1, .head_dim = d}};
+  const int64_t blocks[] = {1};
+  for (const auto& isa : kernels::cpu::isa_candidates()) {
+    if (!isa.runnable) continue;
+    for (KvType type : {KvType::f32, KvType::f16, KvType::bf16, KvType::int8, KvType::fp8}) {
+      auto kv = *CpuKvCache::make(layers, blocks, 16, type);
+      kernels::cpu::KvTile keys = kv->tile(0, 0, 0, 0);
+      keys.v = nullptr, keys.v_scale = nullptr;
+      for (int t = 0; t < 16; ++t) {
+        const auto k = numbers_of(0, t, kK, d);
+        isa.table->sparse.write_key[int(type)](keys, t, k.data(), d);
+        isa.table->attention.write[int(type)](kv->tile(1, 0, 0, 0), 15 - t, k.data(), k.data(), d);
+      }
+      for (int t = 0; t < 16; ++t) isa.table->sparse.copy_token[int(type)](kv->tile(2, 0, 0, 0), 15 - t, keys, t, d);
+      const auto want = kv->block_bytes(1, 0), got = kv->block_bytes(2, 0);
+      EXPECT_EQ(std::memcmp(got.data(), want.data(), got.size()), 0) << isa.isa << ", type " << int(type);
+    }
+  }
 }
 
 // ---- compressed keys ----------------------------------------------------------------------------------------------------------------
