@@ -1,6 +1,6 @@
 // Multi-head latent attention (DeepSeek V2, arXiv:2405.04434), absorbed: the cache holds one vector a token, [what turns | what all heads' keys and values
-// are made of], and it is key and value of a single kv head. A query is taken to it by its head's part of W_UK, the sum over values from it by W_UV. Prompts
-// are computed in the same way as answers, so that a token's bits do not depend on which step it falls into.
+// are made of], which is the key of a single kv head and, but for what turns, its value. A query is taken to it by its head's part of W_UK, the sum over
+// values from it by W_UV. Prompts are computed in the same way as answers, so that a token's bits do not depend on which step it falls into.
 #include <array>
 #include <span>
 
@@ -38,8 +38,8 @@ Tensor Transformer::mix_latent(ops::Ops& o, const RowSource& h, size_t layer) co
   if (config_.layer[layer].grows) o.scale_by_position(q, config_.growth);
   const int64_t plain = int64_t{config_.heads} * c.plain, turning = int64_t{config_.heads} * c.turning;
   q = o.linear_heads({.x = q, .step = c.plain, .ws = w.k_up, .lead = q.columns(plain, turning)});
-  const Tensor mixed = attend(o, {q, kv, kv}, layer, nullptr);                        // [T, H * (turning + kv_rank)]
-  const Tensor y = o.linear_heads({.x = mixed, .first = c.turning, .step = config_.head_dim, .ws = w.v_up});
+  const Tensor mixed = attend(o, {q, kv, {}}, layer, nullptr);                        // [T, H * kv_rank]
+  const Tensor y = o.linear_heads({.x = mixed, .step = c.kv_rank, .ws = w.v_up});
   if (gate) o.sigmoid_mul(y, gate);
   return y;
 }

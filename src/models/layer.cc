@@ -36,7 +36,7 @@ void Transformer::set_config(ModelConfig c) {
     kv_at_[i] = int(layers_.size());
     const int group = int(std::find(windows.begin(), windows.end(), l.window) - windows.begin());
     ++groups_[size_t(group)].layers;
-    layers_.push_back({group, l.kv_heads, l.head_dim});
+    layers_.push_back({.group = group, .kv_heads = l.kv_heads, .head_dim = l.head_dim, .value_dim = config_.latent.kv_rank});
   }
   add_sparse_layers(windows);
   state_at_.assign(config_.layer.size(), -1);
@@ -80,7 +80,7 @@ Tensor Transformer::attend(ops::Ops& o, Qkv t, size_t layer, const Layer* heads)
   const bool latent = bool(c.latent);  // one head of the cache, whose queries are taken to it already
   ops::AttentionArgs a{.q = t.q, .k = t.k, .v = t.v, .layer = kv_at_[layer], .heads = l.heads, .kv_heads = l.kv_heads, .head_dim = l.head_dim,
                        .scale = c.attn_scale, .softcap = c.attn_softcap, .window = l.window, .chunked = l.chunked, .sinks = layers[layer].sinks,
-                       .norms_last = c.norms_last, .gemma_norms = c.gemma_norms};
+                       .value_dim = c.latent.kv_rank, .norms_last = c.norms_last, .gemma_norms = c.gemma_norms};
   if (heads) {
     a.q_norm = head_norm(o, t.q, heads->q_norm, l.head_dim);
     a.k_norm = head_norm(o, t.k, heads->k_norm, l.head_dim);

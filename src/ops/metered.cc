@@ -336,7 +336,8 @@ class Metered final : public Ops {
       for (int32_t t = from; t < to; ++t) pairs += seen(batch_.positions[size_t(t)], a);
       if (from < to) keys += std::min<int64_t>(batch_.context_len[size_t(s)], seen(batch_.positions[size_t(to) - 1], a) + to - from - 1);
     }
-    return {keys * a.kv_heads * a.head_dim * 2 * kElementBytes[int(kv_type_)] + bytes_of(a.q) * 2, pairs * a.heads * a.head_dim * 4};
+    const int64_t stored = a.value_dim ? a.head_dim : 2 * a.head_dim, added = a.head_dim + (a.value_dim ? a.value_dim : a.head_dim);
+    return {keys * a.kv_heads * stored * kElementBytes[int(kv_type_)] + bytes_of(a.q) * 2, pairs * a.heads * added * 2};
   }
   static int64_t seen(int32_t position, const AttentionArgs& a) {
     const int64_t all = int64_t{position} + 1;

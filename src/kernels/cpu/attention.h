@@ -23,6 +23,8 @@ inline constexpr int kSegment = 512;      ///< tokens, whole chunks; the same
 inline constexpr int kTile = 16;         ///< tokens side by side in the lanes
 inline constexpr int kMaxRows = 12;      ///< rows of one call
 inline constexpr int kMaxHeadDim = 576;
+inline constexpr int kMaxGroups = 8;     ///< groups of up to kMaxRows rows of one call of latent()
+inline constexpr int kLatentBytes = 4 * kMaxGroups * kMaxRows * kChunk + 4 * 32 * kChunk;  ///< that latent() works in
 inline constexpr int kQueryBytes = 4 * kMaxRows * (kMaxHeadDim + 32);  ///< of the rows of one call as pack_q() makes them
 
 /// How keys and values are stored. int8 and fp8 (E4M3) have one float32 scale for each token and head, for K and for V.
@@ -36,8 +38,8 @@ constexpr int padded_dim(int d) { return (d + 15) / 16 * 16; }
 /// Sixteen tokens of one kv head.
 struct KvTile {
   void* k = nullptr;         ///< [d][16]; bf16: [d / 2][16][2], two elements of a token side by side
-  void* v = nullptr;         ///< [16][padded_dim(d)]; bf16: [8][padded_dim(d)][2], two tokens side by side
-  float* k_scale = nullptr;  ///< [16], scaled formats only
+  void* v = nullptr;         ///< [16][padded_dim(d)]; bf16: [8][padded_dim(d)][2], two tokens side by side. Null: values are a part of the keys
+  float* k_scale = nullptr;  ///< [16], scaled formats only; without v the scales of values are the same
   float* v_scale = nullptr;
 };
 
@@ -63,7 +65,10 @@ struct AttentionKernels {
   void (*pack_q[int(KvFormat::count_)])(void* out, const float* const* rows, int n, int d) noexcept;
   /// A segment's result goes on with its next chunk; clear() starts it.
   void (*chunk[int(KvFormat::count_)])(const ChunkArgs&, Partial& segment) noexcept;
-  /// chunk(), merge() and finish() of a format are called between enter() and leave(enter's value) on the same thread: the arithmetic of bf16
+  /// The same for groups of rows with the same tiles and d, whose values are the last `value_dim` numbers of the keys (an even distance from the first);
+  /// a group's segment has results of value_dim. The bits are those of chunk() with the keys as values. `scratch` [kLatentBytes] is aligned to 64.
+  void (*latent[int(KvFormat::count_)])(const ChunkArgs* groups, int n, int value_dim, void* scratch, Partial* segments) noexcept;
+  /// chunk(), latent(), merge() and finish() of a format are called between enter() and leave(enter's value) on the same thread: the arithmetic of bf16
   /// knows no denormals.
   unsigned (*enter[int(KvFormat::count_)])() noexcept;
   void (*leave[int(KvFormat::count_)])(unsigned) noexcept;

@@ -97,8 +97,8 @@ inline f32x16 multiply_add(f32x16 acc, const decltype(load_operand<F>(nullptr))&
   else return fma(set1(*b), a, acc);
 }
 
-/// s[r][16 j + lane] = scale * q_r · K for R rows and N tiles; q rows are kQueryStride apart, s rows kChunk.
-template <class F, int R, int N>
+/// s[r][16 j + lane] = scale * q_r · K for R rows and N tiles; q rows are kQueryStride apart, s rows kChunk. Ahead: the tiles `next` are fetched beside.
+template <class F, int R, int N, bool Ahead>
 inline void scores(const Factor<F>* q, const KvTile* tiles, const KvTile* next, int d, float scale, float* s) {
   f32x16 acc[R][N];
   const typename F::T *k[N], *ahead[N];
@@ -116,7 +116,7 @@ inline void scores(const Factor<F>* q, const KvTile* tiles, const KvTile* next, 
 #pragma GCC unroll 4
     for (int j = 0; j < N; ++j) {
       kv[j] = load_operand<F>(k[j] + 16 * i);
-      if constexpr (R <= kFetchAheadRows) prefetch_l2(ahead[j] + 16 * i);
+      if constexpr (Ahead) prefetch_l2(ahead[j] + 16 * i);
     }
 #pragma GCC unroll 16
     for (int r = 0; r < R; ++r) {
@@ -139,32 +139,87 @@ enum class Sum {
   scaled,   ///< goes on from what was there times the row's factor
 };
 
-/// o[r][16 j …] = sum over t in [t0, t1) of p[r][t] * V[t] for R rows and N vectors of the head, see Sum.
+/// Values as the cache stores them.
+template <class F>
+struct CacheValues {
+  static constexpr int kMost = 8;  ///< vectors of the head at once
+  static constexpr bool kAhead = true;
+  const KvTile *tiles, *next;
+  int dp;
+  int vectors() const { return dp / 16; }
+  const typename F::T* at(int t, int column) const { return in(tiles, t, column); }
+  const typename F::T* ahead(int t, int column) const { return in(next, t, column); }
+  static auto get(const typename F::T* p) { return load_operand<F>(p); }
+
+ private:
+  const typename F::T* in(const KvTile* from, int t, int column) const {
+    return static_cast<const typename F::T*>(from[t / kTile].v) + t % kTile * dp + kStep<F> * column;
+  }
+};
+
+/// Values that are the last numbers of keys, turned into the order in which they are added: a panel is some dimensions of a whole chunk, for many rows.
+constexpr int kPanelDims = 32;
+template <class F>
+struct PanelValues {
+  using T = std::conditional_t<F::kPairs, uint16_t, float>;
+  static constexpr int kMost = kPanelDims / 16;
+  static constexpr bool kAhead = false;
+  const T* panel;  ///< [kChunk / kStep][kPanelDims][kStep]
+  int dims;
+  int vectors() const { return (dims + 15) / 16; }
+  const T* at(int t, int column) const { return panel + t * kPanelDims + kStep<F> * column; }
+  static auto get(const T* p) {
+    if constexpr (F::kPairs) return load_pairs(p);
+    else return load(p);
+  }
+};
+
+/// Dimensions [from, from + dims) of tiles [first, last).
+template <class F>
+[[gnu::noinline]] void turn_panel(const KvTile* tiles, int first, int last, int from, int dims, typename PanelValues<F>::T* panel) {
+  for (int t = first; t < last; ++t) {
+    for (int c = 0; c < dims; c += 16) {
+      const int n = dims - c < 16 ? dims - c : 16;
+      const typename F::T* k = static_cast<const typename F::T*>(tiles[t].k) + 16 * (from + c);
+      auto* const to = panel + t * kTile * kPanelDims + kStep<F> * c;
+      if constexpr (F::kPairs) {
+        turn_pairs(k, n / 2, to, 2 * kPanelDims);
+      } else {
+        f32x16 x[16];
+        for (int i = 0; i < 16; ++i) x[i] = i < n ? F::load16(k + 16 * i) : zero_f32();
+        transpose(x);
+        for (int i = 0; i < 16; ++i) store(to + i * kPanelDims, x[i]);
+      }
+    }
+  }
+}
+
+/// o[r][16 j …] = sum over t in [t0, t1) of p[r][t] * V[t] for R rows, `stride` apart, and N vectors of the values, see Sum.
 /// Pairs: only one row at a time may begin or end within a pair.
-template <class F, int R, int N, Sum S>
-inline void weigh(const Factor<F>* p, const ChunkArgs& a, int t0, int t1, int dp, int column, float* o, const float* factor) {
+template <class F, int R, int N, Sum S, class Values>
+inline void weigh(const Factor<F>* p, const Values& values, int t0, int t1, int stride, int column, float* o, const float* factor) {
   f32x16 acc[R][N];
 #pragma GCC unroll 16
   for (int r = 0; r < R; ++r) {
 #pragma GCC unroll 8
     for (int j = 0; j < N; ++j) {
-      acc[r][j] = load(o + r * dp + column + 16 * j);
+      acc[r][j] = load(o + r * stride + column + 16 * j);
       if constexpr (S == Sum::scaled) acc[r][j] = acc[r][j] * set1(factor[r]);
     }
   }
   constexpr int kPer = kStep<F>;
+  constexpr bool kAhead = Values::kAhead && R <= kFetchAheadRows;
   for (int t = t0 / kPer * kPer; t < t1; t += kPer) {
-    const int at = t % kTile * dp + kPer * column;
-    const typename F::T *v = static_cast<const typename F::T*>(a.tiles[t / kTile].v) + at, *next = nullptr;
-    if constexpr (R <= kFetchAheadRows) next = static_cast<const typename F::T*>(a.next[t / kTile].v) + at;
+    const auto *v = values.at(t, column), *next = v;
+    if constexpr (kAhead) next = values.ahead(t, column);
     decltype(load_operand<F>(nullptr)) vv[N];
 #pragma GCC unroll 8
     for (int j = 0; j < N; ++j) {
-      vv[j] = load_operand<F>(v + 16 * kPer * j);
+      vv[j] = Values::get(v + 16 * kPer * j);
       if constexpr (F::kPairs && R == 1) {  // what the row does not see may be anything, also NaN
         if (t < t0 || t + 1 >= t1) vv[j] = keep_halves(vv[j], t >= t0, t + 1 < t1);
       }
-      if constexpr (R <= kFetchAheadRows) prefetch_l2(next + 16 * kPer * j);
+      if constexpr (kAhead) prefetch_l2(next + 16 * kPer * j);
     }
 #pragma GCC unroll 16
     for (int r = 0; r < R; ++r) {
@@ -175,7 +230,7 @@ inline void weigh(const Factor<F>* p, const ChunkArgs& a, int t0, int t1, int dp
 #pragma GCC unroll 16
   for (int r = 0; r < R; ++r) {
 #pragma GCC unroll 8
-    for (int j = 0; j < N; ++j) store(o + r * dp + column + 16 * j, acc[r][j]);
+    for (int j = 0; j < N; ++j) store(o + r * stride + column + 16 * j, acc[r][j]);
   }
 }
 
@@ -196,18 +251,23 @@ inline void for_groups(int begin, int end, F f) {
 }
 
 // Functions of their own: inlined into attend(), their accumulators were spilled. Two tiles at once, as many streams as the caches' ways put up with.
-template <class F, int R>
+template <class F, int R, bool Ahead>
 [[gnu::noinline]] void score_rows(const ChunkArgs& a, int row, int first_tile, int last_tile, float* s) {
   for_groups<blocking<R, R == 1 ? 4 : 2>()>(first_tile, last_tile, [&]<int N>(int j) {
-    scores<F, R, N>(static_cast<const Factor<F>*>(a.q) + row * kQueryStride<F>, a.tiles + j, a.next + j, a.d, a.scale, s + row * kChunk + 16 * j);
+    scores<F, R, N, Ahead>(static_cast<const Factor<F>*>(a.q) + row * kQueryStride<F>, a.tiles + j, a.next + j, a.d, a.scale, s + row * kChunk + 16 * j);
   });
 }
 
-template <class F, int R, Sum S>
-[[gnu::noinline]] void weigh_rows(const ChunkArgs& a, int row, int t0, int t1, const Factor<F>* p, float* o, const float* factors = nullptr) {
-  const int dp = padded_dim(a.d);
-  for_groups<blocking<R, 8>()>(0, dp / 16, [&]<int N>(int j) {
-    weigh<F, R, N, S>(p + row * kChunk / kStep<F>, a, t0, t1, dp, 16 * j, o + row * dp, S == Sum::scaled ? factors + row : nullptr);
+/// Where weighted sums go: o[r * stride + j] for row r.
+struct Target {
+  float* o;
+  int stride;  ///< from one row to the next
+};
+
+template <class F, int R, Sum S, class Values>
+[[gnu::noinline]] void weigh_rows(const Values& values, int row, int t0, int t1, const Factor<F>* p, Target to, const float* factors = nullptr) {
+  for_groups<blocking<R, Values::kMost>()>(0, values.vectors(), [&]<int N>(int j) {
+    weigh<F, R, N, S>(p + row * kChunk / kStep<F>, values, t0, t1, to.stride, 16 * j, to.o + row * to.stride, S == Sum::scaled ? factors + row : nullptr);
   });
 }
 
@@ -329,29 +389,67 @@ void soften(const ChunkArgs& a, Range seen, float* s, Factor<F>* p, Partial& run
   store(run.l, fma(load(run.l), f, load(sums)));
 }
 
-/// Whether all rows see the same tokens, whole pairs of them.
+/// What the rows of a call see of the chunk, and by what their sums so far are multiplied.
+struct Seen {
+  Range any{kChunk, 0}, both{0, kChunk};  ///< what one of them sees, what all do
+  bool alike = true;                      ///< all see the same tokens, whole pairs of them
+  alignas(64) float factors[16];
+};
+
 template <class F>
-bool alike(const ChunkArgs& a, Range both) {
-  bool same = both.lo < both.hi && both.lo % kStep<F> == 0 && both.hi % kStep<F> == 0;
-  for (int r = 0; r < a.rows; ++r) same &= a.lo[r] == both.lo && a.hi[r] == both.hi;
-  return same;
+void look(const ChunkArgs& a, Seen& seen) {
+  Range &any = seen.any, &both = seen.both;
+  for (int r = 0; r < a.rows; ++r) {
+    both.lo = a.lo[r] > both.lo ? a.lo[r] : both.lo;
+    both.hi = a.hi[r] < both.hi ? a.hi[r] : both.hi;
+    if (a.hi[r] <= a.lo[r]) continue;
+    any.lo = a.lo[r] < any.lo ? a.lo[r] : any.lo;
+    any.hi = a.hi[r] > any.hi ? a.hi[r] : any.hi;
+  }
+  seen.alike = both.lo < both.hi && both.lo % kStep<F> == 0 && both.hi % kStep<F> == 0;
+  for (int r = 0; r < a.rows; ++r) seen.alike &= a.lo[r] == both.lo && a.hi[r] == both.hi;
+}
+
+inline int first_tile(Range r) { return r.lo / kTile; }
+inline int end_tile(Range r) { return (r.hi + kTile - 1) / kTile; }
+
+/// The rows' weights p, whose maxima and sums go to `run`. s is room for the scores: p's own memory unless those are pairs.
+template <class F, bool Ahead>
+void weights_of(const ChunkArgs& a, float* s, Factor<F>* p, Partial& run, Seen& seen) {
+  look<F>(a, seen);
+  for_row_groups(a.rows, [&]<int R>(int row) {
+    score_rows<F, R, (Ahead || R <= kFetchAheadRows)>(a, row, first_tile(seen.any), end_tile(seen.any), s);
+  });
+  if (seen.both.lo == 0 && seen.both.hi == kChunk) soften<F, true>(a, seen.any, s, p, run, seen.factors);
+  else soften<F, false>(a, seen.any, s, p, run, seen.factors);
 }
 
 /// All rows see [both.lo, both.hi); what single rows see before and after it is added row by row, so that each row's order is ascending.
-template <class F>
-void weigh_all(const ChunkArgs& a, Range both, const Factor<F>* p, float* o) {
+template <class F, class Values>
+void weigh_apart(const ChunkArgs& a, Range both, const Factor<F>* p, const Values& values, Target to) {
   if constexpr (F::kPairs) both = {(both.lo + 1) / 2 * 2, both.hi / 2 * 2};
   for (int r = 0; r < a.rows; ++r)
-    if (a.lo[r] < both.lo) weigh_rows<F, 1, Sum::further>(a, r, a.lo[r], a.hi[r] < both.lo ? a.hi[r] : both.lo, p, o);
-  if (both.lo < both.hi) for_row_groups(a.rows, [&]<int R>(int row) { weigh_rows<F, R, Sum::further>(a, row, both.lo, both.hi, p, o); });
+    if (a.lo[r] < both.lo) weigh_rows<F, 1, Sum::further>(values, r, a.lo[r], a.hi[r] < both.lo ? a.hi[r] : both.lo, p, to);
+  if (both.lo < both.hi) for_row_groups(a.rows, [&]<int R>(int row) { weigh_rows<F, R, Sum::further>(values, row, both.lo, both.hi, p, to); });
   const int rest = both.lo < both.hi ? both.hi : both.lo;
   for (int r = 0; r < a.rows; ++r)
-    if (a.hi[r] > rest) weigh_rows<F, 1, Sum::further>(a, r, a.lo[r] > rest ? a.lo[r] : rest, a.hi[r], p, o);
+    if (a.hi[r] > rest) weigh_rows<F, 1, Sum::further>(values, r, a.lo[r] > rest ? a.lo[r] : rest, a.hi[r], p, to);
 }
 
-inline void scale_rows(float* o, const float* factors, int rows, int dp) {
+inline void scale_rows(Target to, const float* factors, int rows, int columns) {
   for (int r = 0; r < rows; ++r)
-    for (int j = r * dp; j < (r + 1) * dp; j += 16) store(o + j, load(o + j) * set1(factors[r]));
+    for (int j = 0; j < columns; j += 16) store(to.o + r * to.stride + j, load(to.o + r * to.stride + j) * set1(factors[r]));
+}
+
+/// The rows' sums, times their factors, and the weighted values of the chunk.
+template <class F, class Values>
+void add_values(const ChunkArgs& a, const Seen& seen, const Factor<F>* p, const Values& values, Target to) {
+  if (seen.alike) {
+    for_row_groups(a.rows, [&]<int R>(int row) { weigh_rows<F, R, Sum::scaled>(values, row, seen.both.lo, seen.both.hi, p, to, seen.factors); });
+  } else {
+    scale_rows(to, seen.factors, a.rows, 16 * values.vectors());
+    weigh_apart<F>(a, seen.both, p, values, to);
+  }
 }
 
 /// Factors of a merge, for each row: of what was there and of what comes.
@@ -390,32 +488,51 @@ void merge_partial(Partial& run, const Partial& part, int rows, int d) noexcept 
 /// `run`, a running result, goes on with a chunk.
 template <class F>
 [[gnu::noinline]] void attend(const ChunkArgs& a, Partial& run) noexcept {
-  Range any{kChunk, 0}, both{0, kChunk};
-  for (int r = 0; r < a.rows; ++r) {
-    both.lo = a.lo[r] > both.lo ? a.lo[r] : both.lo;
-    both.hi = a.hi[r] < both.hi ? a.hi[r] : both.hi;
-    if (a.hi[r] <= a.lo[r]) continue;
-    any.lo = a.lo[r] < any.lo ? a.lo[r] : any.lo;
-    any.hi = a.hi[r] > any.hi ? a.hi[r] : any.hi;
-  }
-  alignas(64) float s[kMaxRows * kChunk], factors[16];
-  const int first_tile = any.lo / kTile, last_tile = (any.hi + kTile - 1) / kTile;
-  for_row_groups(a.rows, [&]<int R>(int row) { score_rows<F, R>(a, row, first_tile, last_tile, s); });
-  const auto weights_and_sums = [&](Factor<F>* p) {
-    if (both.lo == 0 && both.hi == kChunk) soften<F, true>(a, any, s, p, run, factors);
-    else soften<F, false>(a, any, s, p, run, factors);
-    if (alike<F>(a, both)) {
-      for_row_groups(a.rows, [&]<int R>(int row) { weigh_rows<F, R, Sum::scaled>(a, row, both.lo, both.hi, p, run.o, factors); });
-    } else {
-      scale_rows(run.o, factors, a.rows, padded_dim(a.d));
-      weigh_all<F>(a, both, p, run.o);
-    }
+  alignas(64) float s[kMaxRows * kChunk];
+  const auto go = [&](Factor<F>* p) {
+    Seen seen;
+    weights_of<F, false>(a, s, p, run, seen);
+    const int dp = padded_dim(a.d);
+    add_values<F>(a, seen, p, CacheValues<F>{a.tiles, a.next, dp}, {run.o, dp});
   };
   if constexpr (F::kPairs) {
     alignas(64) PairScalar p[kMaxRows * kChunk / 2];
-    weights_and_sums(p);
+    go(p);
   } else {
-    weights_and_sums(s);
+    go(s);
+  }
+}
+
+/// Weights of one group of rows, and all of it before the panel.
+template <class F>
+constexpr int kGroupWeights = kMaxRows * kChunk / kStep<F>;
+static_assert(kMaxGroups * kGroupWeights<KvF32> * sizeof(float) + kChunk * kPanelDims * sizeof(float) <= kLatentBytes);
+static_assert(kMaxGroups * kGroupWeights<KvBf16> * sizeof(PairScalar) + kChunk * kPanelDims * sizeof(uint16_t) <= kLatentBytes);
+
+/// First the weights of all rows, then panel by panel the values: each key is turned once for all rows, and a panel stays in the first-level cache.
+template <class F>
+[[gnu::noinline]] void attend_latent(const ChunkArgs* groups, int n, int value_dim, void* scratch, Partial* segments) noexcept {
+  auto* const p = static_cast<Factor<F>*>(scratch);
+  auto* const panel = reinterpret_cast<typename PanelValues<F>::T*>(p + kMaxGroups * kGroupWeights<F>);
+  Seen seen[kMaxGroups];
+  Range any{kChunk, 0};
+  for (int g = 0; g < n; ++g) {
+    Factor<F>* const pg = p + g * kGroupWeights<F>;
+    if constexpr (F::kPairs) {
+      alignas(64) float s[kMaxRows * kChunk];
+      weights_of<F, true>(groups[g], s, pg, segments[g], seen[g]);
+    } else {
+      weights_of<F, true>(groups[g], pg, pg, segments[g], seen[g]);
+    }
+    any.lo = seen[g].any.lo < any.lo ? seen[g].any.lo : any.lo;
+    any.hi = seen[g].any.hi > any.hi ? seen[g].any.hi : any.hi;
+  }
+  const int from = groups->d - value_dim, stride = padded_dim(value_dim);
+  for (int column = 0; column < value_dim; column += kPanelDims) {
+    const int dims = value_dim - column < kPanelDims ? value_dim - column : kPanelDims;
+    turn_panel<F>(groups->tiles, first_tile(any), end_tile(any), from + column, dims, panel);
+    for (int g = 0; g < n; ++g)
+      add_values<F>(groups[g], seen[g], p + g * kGroupWeights<F>, PanelValues<F>{panel, dims}, {segments[g].o + column, stride});
   }
 }
 
@@ -489,25 +606,25 @@ void write_token(const KvTile& tile, int t, const float* k, const float* v, int 
   constexpr int S = kStep<F>;
   T* kd = static_cast<T*>(tile.k) + S * t;
   T* vd = static_cast<T*>(tile.v) + t / S * S * padded_dim(d) + t % S;
-  f32x16 ks = set1(1.0f), vs = set1(1.0f);
-  if constexpr (F::kScaled) {
-    tile.k_scale[t] = pick_scale<F>(k, d, ks);
-    tile.v_scale[t] = pick_scale<F>(v, d, vs);
-  }
+  f32x16 scale = set1(1.0f);
+  const auto part = [&](const float* x, int j) {
+    if constexpr (F::kScaled) return to_range<F>(head_part(x, j, d), scale);
+    else return head_part(x, j, d);
+  };
+  T lanes[16];
+  if constexpr (F::kScaled) tile.k_scale[t] = pick_scale<F>(k, d, scale);
   for (int j = 0; j < d; j += 16) {
-    f32x16 kx = head_part(k, j, d), vx = head_part(v, j, d);
-    if constexpr (F::kScaled) kx = to_range<F>(kx, ks), vx = to_range<F>(vx, vs);
-    T lanes[16];
-    F::store16(lanes, kx);
+    F::store16(lanes, part(k, j));
+    for (int i = 0; i < 16 && j + i < d; i += S) __builtin_memcpy(kd + 16 * (j + i), lanes + i, S * sizeof(T));
+  }
+  if (!tile.v) return;
+  if constexpr (F::kScaled) tile.v_scale[t] = pick_scale<F>(v, d, scale);
+  for (int j = 0; j < d; j += 16) {
     if constexpr (S == 1) {
-      F::store16(vd + j, vx);
-      for (int i = 0; i < 16 && j + i < d; ++i) kd[16 * (j + i)] = lanes[i];
-    } else {
-      // Element by element: the neighbour of a pair may be written by another thread at the same time.
-      T values[16];
-      F::store16(values, vx);
-      for (int i = 0; i < 16; ++i) vd[2 * (j + i)] = values[i];
-      for (int i = 0; i < 16 && j + i < d; i += 2) __builtin_memcpy(kd + 16 * (j + i), lanes + i, 2 * sizeof(T));
+      F::store16(vd + j, part(v, j));
+    } else {  // element by element: the neighbour of a pair may be written by another thread at the same time
+      F::store16(lanes, part(v, j));
+      for (int i = 0; i < 16; ++i) vd[2 * (j + i)] = lanes[i];
     }
   }
 }
@@ -515,6 +632,7 @@ void write_token(const KvTile& tile, int t, const float* k, const float* v, int 
 constexpr AttentionKernels kAttention = {
     .pack_q = {pack_q<KvF32>, pack_q<KvF16>, pack_q<KvBf16>, pack_q<KvInt8>, pack_q<KvFp8>},
     .chunk = {attend<KvF32>, attend<KvF16>, attend<KvBf16>, attend<KvInt8>, attend<KvFp8>},
+    .latent = {attend_latent<KvF32>, attend_latent<KvF16>, attend_latent<KvBf16>, attend_latent<KvInt8>, attend_latent<KvFp8>},
     .enter = {enter<KvF32>, enter<KvF16>, enter<KvBf16>, enter<KvInt8>, enter<KvFp8>},
     .leave = {leave<KvF32>, leave<KvF16>, leave<KvBf16>, leave<KvInt8>, leave<KvFp8>},
     .clear = clear_partial,

@@ -48,9 +48,25 @@ inline void store_bf16_n(uint16_t* p, f32x16 a, int n) { store_u16_n(p, to_bf16_
 // Pairs of bfloat16, the operands of AVX-512 BF16 (vdpbf16ps):
 //   bf16x32      sixteen lanes of an even and an odd element           load_pairs keep_halves (the other half reads as 0)
 //   PairScalar   one pair for all lanes, as this ISA wants it in memory
+//   turn_pairs   n vectors of sixteen tokens with two dimensions each become eight of sixteen dimensions with two tokens each, `stride` elements apart;
+//                dimensions from 2 n on are 0
 //   dot2         acc + odd · odd, rounded, then + even · even, rounded: what vdpbf16ps computes. That instruction takes denormals as zero and makes none;
 //                for the same bits everywhere the others run without_denormals().
 #if !defined(__AVX512F__)
+inline void turn_pairs(const uint16_t* from, int n, uint16_t* to, int stride) {
+  for (int t = 0; t < 16; ++t)
+    for (int i = 0; i < 16; ++i) to[t / 2 * stride + 2 * i + t % 2] = i < 2 * n ? from[i / 2 * 32 + 2 * t + i % 2] : uint16_t{0};
+}
+/// Number j of row i becomes number i of row j.
+inline void transpose(f32x16 (&a)[16]) {
+  float rows[16][16];
+  for (int i = 0; i < 16; ++i) store(rows[i], a[i]);
+  for (int i = 0; i < 16; ++i) {
+    float column[16];
+    for (int j = 0; j < 16; ++j) column[j] = rows[j][i];
+    a[i] = load(column);
+  }
+}
 /// x · 2^n for whole n from -126 to 127; results are normal numbers or, without_denormals(), 0.
 inline f32x16 times_power_of_two(f32x16 x, f32x16 n) { return x * bits_to_f32(shift_left<23>(to_i32(n) + set1(int32_t{127}))); }
 #endif

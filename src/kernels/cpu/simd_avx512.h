@@ -123,6 +123,38 @@ inline i32x16 hmaxes_of_bits(const f32x16 (&a)[16]) {
 inline int32_t hsum(i32x16 a) { return _mm512_reduce_add_epi32(a.v); }
 inline int32_t hmax(i32x16 a) { return _mm512_reduce_max_epi32(a.v); }
 
+/// Number j of row i becomes number i of row j.
+inline void transpose(__m512i (&q)[8]) {  // 64-bit numbers
+  __m512i a[8], b[8];
+  for (int i = 0; i < 4; ++i) {
+    a[2 * i] = _mm512_unpacklo_epi64(q[2 * i], q[2 * i + 1]);
+    a[2 * i + 1] = _mm512_unpackhi_epi64(q[2 * i], q[2 * i + 1]);
+  }
+  for (int i = 0; i < 8; i += 4) {
+    for (int odd = 0; odd < 2; ++odd) {
+      b[i + odd] = _mm512_shuffle_i64x2(a[i + odd], a[i + odd + 2], 0x88);
+      b[i + odd + 2] = _mm512_shuffle_i64x2(a[i + odd], a[i + odd + 2], 0xdd);
+    }
+  }
+  for (int i = 0; i < 4; ++i) {
+    q[i] = _mm512_shuffle_i64x2(b[i], b[i + 4], 0x88);
+    q[i + 4] = _mm512_shuffle_i64x2(b[i], b[i + 4], 0xdd);
+  }
+}
+inline void transpose(f32x16 (&a)[16]) {
+  __m512i low[8], high[8];
+  for (int i = 0; i < 8; ++i) {
+    low[i] = _mm512_castps_si512(_mm512_unpacklo_ps(a[2 * i].v, a[2 * i + 1].v));
+    high[i] = _mm512_castps_si512(_mm512_unpackhi_ps(a[2 * i].v, a[2 * i + 1].v));
+  }
+  transpose(low);
+  transpose(high);
+  for (int i = 0; i < 8; ++i) {
+    a[i / 2 * 4 + i % 2].v = _mm512_castsi512_ps(low[i]);
+    a[i / 2 * 4 + 2 + i % 2].v = _mm512_castsi512_ps(high[i]);
+  }
+}
+
 inline f32x16 load_f16(const uint16_t* p) { return {_mm512_cvtph_ps(_mm256_loadu_si256((const __m256i*)p))}; }
 inline f32x16 load_f16_n(const uint16_t* p, int n) { return {_mm512_cvtph_ps(_mm256_maskz_loadu_epi16(mask_n(n), p))}; }
 inline void store_f16(uint16_t* p, f32x16 a) { _mm256_storeu_si256((__m256i*)p, _mm512_cvtps_ph(a.v, _MM_FROUND_TO_NEAREST_INT)); }
@@ -220,6 +252,13 @@ inline f32x16 times_power_of_two(f32x16 x, f32x16 n) { return {_mm512_scalef_ps(
 inline bf16x32 load_pairs(const uint16_t* p) { return {_mm512_loadu_si512(p)}; }
 inline bf16x32 keep_halves(bf16x32 a, bool even, bool odd) {
   return {_mm512_and_si512(a.v, _mm512_set1_epi32(int32_t((even ? 0xffffu : 0u) | (odd ? 0xffff0000u : 0u))))};
+}
+inline void turn_pairs(const uint16_t* from, int n, uint16_t* to, int stride) {
+  const __m512i halves = _mm512_broadcast_i32x4(_mm_setr_epi8(0, 1, 4, 5, 2, 3, 6, 7, 8, 9, 12, 13, 10, 11, 14, 15));
+  __m512i q[8];
+  for (int i = 0; i < 8; ++i) q[i] = i < n ? _mm512_shuffle_epi8(_mm512_loadu_si512(from + 32 * i), halves) : _mm512_setzero_si512();
+  transpose(q);
+  for (int i = 0; i < 8; ++i) _mm512_storeu_si512(to + i * stride, q[i]);
 }
 #if defined(__AVX512BF16__)
 using PairScalar = uint32_t;

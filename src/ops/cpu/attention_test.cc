@@ -27,6 +27,8 @@ struct Shape {
   int block_size = 16;
   bool chunked = false;
   int64_t first(int64_t p) const { return window <= 0 ? 0 : chunked ? p - p % window : std::max<int64_t>(0, p - window + 1); }
+  int value_dim = 0;  ///< of latent attention
+  int values() const { return value_dim ? value_dim : dim; }
 };
 
 /// One sequence's queries, keys and values, made from its seed alone.
@@ -52,7 +54,7 @@ class Runner {
     ops_ = *make_cpu_ops({.threads = threads, .isa = std::move(isa), .pin = false, .tuning = tuning});
     sinks_ = {0.5f, -1.0f, 2.0f, 0.0f, 1.5f, -0.25f, 3.0f, 0.125f, 0.0f};
     sinks_.resize(size_t(s.heads));
-    const KvLayerSpec layers[] = {{0, s.kv_heads, s.dim}, {0, s.kv_heads, s.dim}};
+    const KvLayerSpec layer{.group = 0, .kv_heads = s.kv_heads, .head_dim = s.dim, .value_dim = s.value_dim}, layers[] = {layer, layer};
     const int64_t blocks[] = {kBlocks};
     kv_ = *ops_->make_kv(layers, blocks, s.block_size, s.type);
     for (int32_t b = 0; b < kBlocks; ++b) std::memset(kv_->block_bytes(1, b).data(), 0xff, kv_->block_bytes(1, b).size());  // NaN in every format but int8
@@ -66,7 +68,7 @@ class Runner {
   Runner& freeing_windows() { return free_windows_ = true, *this; }
 
   int add(const Sequence& seq) {
-    live_.push_back({&seq, 0, {}, std::vector<float>(seq.q.size(), NAN)});
+    live_.push_back({&seq, 0, {}, std::vector<float>(size_t(seq.length * s_.heads * s_.values()), NAN)});
     return int(live_.size()) - 1;
   }
   const std::vector<float>& out(int id) const { return live_[size_t(id)].out; }
@@ -100,19 +102,19 @@ class Runner {
     const Batch batch{.tokens = tokens, .positions = positions, .query_start = start, .context_len = context, .groups = groups};
     ops_->begin(batch, kv_.get());
     const int64_t T = batch.T();
-    Tensor q = ops_->empty(T, s_.heads * s_.dim), k = ops_->empty(T, s_.kv_heads * s_.dim), v = ops_->empty(T, s_.kv_heads * s_.dim);
+    Tensor q = ops_->empty(T, s_.heads * s_.dim), k = ops_->empty(T, s_.kv_heads * s_.dim), v = s_.value_dim ? Tensor{} : ops_->empty(T, s_.kv_heads * s_.dim);
     int64_t r = 0;
     for (const auto& [id, n] : parts) {
       const Live& l = live_[size_t(id)];
       for (int64_t p = l.done; p < l.done + n; ++p, ++r) {
         std::copy_n(&l.seq->q[size_t(p * q.cols)], q.cols, q.row(r));
         std::copy_n(&l.seq->k[size_t(p * k.cols)], k.cols, k.row(r));
-        std::copy_n(&l.seq->v[size_t(p * v.cols)], v.cols, v.row(r));
+        if (v) std::copy_n(&l.seq->v[size_t(p * v.cols)], v.cols, v.row(r));
       }
     }
     const Tensor o = ops_->attention({.q = q, .k = k, .v = v, .layer = 1, .heads = s_.heads, .kv_heads = s_.kv_heads, .head_dim = s_.dim,
                                       .scale = 1.0f / std::sqrt(float(s_.dim)), .softcap = s_.softcap, .window = s_.window, .chunked = s_.chunked,
-                                      .sinks = s_.sinks ? std::span<const float>(sinks_) : std::span<const float>()});
+                                      .sinks = s_.sinks ? std::span<const float>(sinks_) : std::span<const float>(), .value_dim = s_.value_dim});
     r = 0;
     for (const auto& [id, n] : parts) {
       Live& l = live_[size_t(id)];
@@ -154,7 +156,8 @@ class Runner {
 };
 
 std::vector<double> reference(const Shape& s, const Sequence& q, const std::vector<float>& sinks) {
-  std::vector<double> out(q.q.size());
+  const int dv = s.values();
+  std::vector<double> out(size_t(q.length * s.heads * dv));
   const int group = s.heads / s.kv_heads;
   for (int64_t p = 0; p < q.length; ++p) {
     for (int h = 0; h < s.heads; ++h) {
@@ -174,7 +177,8 @@ std::vector<double> reference(const Shape& s, const Sequence& q, const std::vect
       double sum = s.sinks ? std::exp(double(sinks[size_t(h)]) - top) : 0;
       for (double& x : w) sum += x = std::exp(x - top);
       for (int64_t t = first; t <= p; ++t) {
-        for (int j = 0; j < s.dim; ++j) out[size_t((p * s.heads + h) * s.dim + j)] += w[size_t(t - first)] / sum * double(part(q.v, t)[j]);
+        const float* value = s.value_dim ? part(q.k, t) + s.dim - dv : part(q.v, t);
+        for (int j = 0; j < dv; ++j) out[size_t((p * s.heads + h) * dv + j)] += w[size_t(t - first)] / sum * double(value[j]);
       }
     }
   }
@@ -203,6 +207,10 @@ std::vector<Shape> shapes() {
   out.push_back({.softcap = 5, .type = KvType::f32});
   out.push_back({.window = 70, .softcap = 30, .sinks = true, .type = KvType::f32});
   out.push_back({.heads = 9, .kv_heads = 3, .dim = 64, .type = KvType::bf16});
+  for (KvType t : {KvType::f32, KvType::f16, KvType::bf16, KvType::int8, KvType::fp8}) out.push_back({.heads = 20, .kv_heads = 1, .dim = 48, .type = t, .value_dim = 40});
+  for (int h : {1, 3, 16, 70}) out.push_back({.heads = h, .kv_heads = 1, .dim = 24, .type = KvType::bf16, .value_dim = 16});
+  for (int v : {2, 18, 56, 64}) out.push_back({.heads = 5, .kv_heads = 1, .dim = 64, .type = v == 18 ? KvType::f32 : KvType::bf16, .value_dim = v});
+  out.push_back({.heads = 8, .kv_heads = 2, .dim = 32, .window = 70, .softcap = 30, .sinks = true, .type = KvType::bf16, .block_size = 32, .value_dim = 24});
   return out;
 }
 
@@ -210,7 +218,8 @@ std::string name(const testing::TestParamInfo<Shape>& i) {
   const Shape& s = i.param;
   const char* types[] = {"f32", "f16", "bf16", "int8", "fp8"};
   return std::to_string(i.index) + "_h" + std::to_string(s.heads) + "_k" + std::to_string(s.kv_heads) + "_d" + std::to_string(s.dim) + "_w" +
-         std::to_string(s.window) + "_b" + std::to_string(s.block_size) + (s.softcap > 0 ? "_cap" : "") + (s.chunked ? "_chunked" : "") + (s.sinks ? "_sinks_" : "_") + types[int(s.type)];
+         std::to_string(s.window) + "_b" + std::to_string(s.block_size) + (s.value_dim ? "_v" + std::to_string(s.value_dim) : "") +
+         (s.softcap > 0 ? "_cap" : "") + (s.chunked ? "_chunked" : "") + (s.sinks ? "_sinks_" : "_") + types[int(s.type)];
 }
 
 class AttentionShapes : public testing::TestWithParam<Shape> {};
@@ -285,7 +294,23 @@ TEST_P(AttentionShapes, InstructionSetsAgree) {
   }
 }
 
-/// Long enough that one sequence is split over the team.
+/// What two copies of the vectors gave: the keys as values, of which the results' first part is nobody's.
+TEST(Attention, LatentValuesGiveTheBitsOfKeysAsValues) {
+  for (const KvType type : {KvType::f32, KvType::f16, KvType::bf16, KvType::int8, KvType::fp8}) {
+    for (const int heads : {2, 16, 29, 66}) {
+      const Shape latent{.heads = heads, .kv_heads = 1, .dim = 72, .type = type, .value_dim = 62};
+      Shape twice = latent;
+      twice.value_dim = 0;
+      Sequence seq(twice, 300, 4);
+      seq.v = seq.k;
+      Runner a(twice, 1), b(latent, 2);
+      const auto &want = a.alone(seq, 300), &got = b.alone(seq, 41);
+      for (size_t row = 0; row < got.size() / 62; ++row)
+        ASSERT_EQ(0, std::memcmp(&got[row * 62], &want[row * 72 + 10], 62 * sizeof(float))) << heads << " heads, row " << row;
+    }
+  }
+}
+
 // A pair of tokens that a row sees half of: a window that begins, or a context that ends, in its middle. The other half is NaN.
 TEST(Attention, HalfSeenPairsGiveTheSameBitsOnEveryInstructionSet) {
   for (const int64_t window : {0, 1, 2, 3, 33}) {
@@ -307,9 +332,10 @@ TEST(Attention, HalfSeenPairsGiveTheSameBitsOnEveryInstructionSet) {
   }
 }
 
+/// Long enough that one sequence is split over the team.
 TEST(Attention, SplitContextsGiveTheSameBits) {
-  for (int64_t window : {0, 1000}) {
-    const Shape s{.heads = 4, .kv_heads = 1, .dim = 256, .window = window, .type = KvType::bf16};
+  for (const auto& [window, value_dim] : {std::pair{0, 0}, {1000, 0}, {0, 192}}) {
+    const Shape s{.heads = 4, .kv_heads = 1, .dim = 256, .window = window, .type = KvType::bf16, .value_dim = value_dim};
     const Sequence seq(s, 2100, 8);
     Runner one(s, 1);
     const auto& expected = one.alone(seq, 2100);

@@ -161,17 +161,17 @@ void CpuOps::check_attention(const AttentionArgs& a) const {
   ISO_CHECK(kv_ && a.layer >= 0 && a.layer < kv_->layers());
   const KvLayerSpec& spec = kv_->spec(a.layer);
   const int64_t T = batch_.T(), d = a.head_dim;
-  ISO_CHECK(a.kv_heads == spec.kv_heads && a.head_dim == spec.head_dim && a.heads > 0 && a.heads % a.kv_heads == 0);
+  ISO_CHECK(a.kv_heads == spec.kv_heads && a.head_dim == spec.head_dim && a.value_dim == spec.value_dim && a.heads > 0 && a.heads % a.kv_heads == 0);
   ISO_CHECK(size_t(spec.group) < batch_.groups.size() && int64_t(batch_.groups[size_t(spec.group)].slots.size()) == T);
   ISO_CHECK(a.q.rows == T && a.q.cols == a.heads * d);
-  if (!a.stored) ISO_CHECK(a.k.rows == T && a.v.rows == T && a.k.cols == a.kv_heads * d && a.v.cols == a.kv_heads * d);
+  if (!a.stored) ISO_CHECK(a.k.rows == T && a.k.cols == a.kv_heads * d && (a.value_dim > 0 ? !a.v : a.v.rows == T && a.v.cols == a.k.cols));
   ISO_CHECK(a.sinks.empty() || int64_t(a.sinks.size()) == a.heads);
 }
 
 Tensor CpuOps::attention(const AttentionArgs& a) {
   check_attention(a);
   store_shaped(a);
-  const Tensor out = empty(batch_.T(), int64_t{a.heads} * a.head_dim);
+  const Tensor out = empty(batch_.T(), int64_t{a.heads} * (a.value_dim ? a.value_dim : a.head_dim));
   ops::attention(a, batch_, *kv_, k_.attention, team_, *arena_, out, tuning_.attention_alone);
   return out;
 }

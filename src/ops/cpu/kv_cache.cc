@@ -47,6 +47,10 @@ Result<void> check_kv(std::span<const KvLayerSpec> layers, size_t groups, int bl
       return fail(Code::unsupported, fmt::format("head size {}", l.head_dim), source,
                   fmt::format("multiples of 8 from 8 to {} are supported", kernels::cpu::kMaxHeadDim));
     }
+    if (l.value_dim < 0 || l.value_dim > l.head_dim || l.value_dim % 2) {
+      return fail(Code::unsupported, fmt::format("values that are the last {} of {} numbers of a key", l.value_dim, l.head_dim), source,
+                  "an even number of them is supported");
+    }
   }
   return {};
 }
@@ -69,7 +73,7 @@ CpuKvCache::Sizes CpuKvCache::sizes(const KvLayerSpec& spec, int block_size, KvT
     s.block = s.head = round_up(s.k + entries * scale);
     return s;
   }
-  const bool values = spec.form == KvForm::keys_values;
+  const bool values = spec.form == KvForm::keys_values && spec.value_dim == 0;
   s.k_tile = size_t(spec.head_dim) * kTile * element;
   s.v_tile = values ? size_t(kernels::cpu::padded_dim(spec.head_dim)) * kTile * element : 0;
   s.k = s.k_tile * size_t(block_size / kTile);

@@ -1,5 +1,6 @@
 // Paged KV storage in host memory. A block of a layer holds, one kv head after the other: K [block/16][d][16 tokens], V [block][padded d] (bf16: in
-// pairs, see KvTile), and for int8 and fp8 the scales of K and of V [block] each. A head's part starts on a cache line.
+// pairs, see KvTile), and for int8 and fp8 the scales of K and of V [block] each. V and its scales are missing where values are a part of the keys. A
+// head's part starts on a cache line.
 // A block of a layer with a recurrent state is that state of one sequence. A block of an indexer's keys has no V and no scales of it; one of KvForm::rows
 // holds [block / every][padded d], at least one entry, then the scales; one of KvForm::floats [block][head_dim] float32.
 #pragma once
@@ -29,10 +30,10 @@ class CpuKvCache final : public KvCache {
   kernels::cpu::KvTile tile(int layer, int32_t block, int head, int sub) const noexcept {
     const Layer& l = layers_[size_t(layer)];
     std::byte* p = l.memory.data() + size_t(block) * l.size.block + size_t(head) * l.size.head;
-    kernels::cpu::KvTile t{p + size_t(sub) * l.size.k_tile, p + l.size.k + size_t(sub) * l.size.v_tile};
+    kernels::cpu::KvTile t{.k = p + size_t(sub) * l.size.k_tile, .v = l.size.v ? p + l.size.k + size_t(sub) * l.size.v_tile : nullptr};
     if (l.size.scales) {
       t.k_scale = reinterpret_cast<float*>(p + l.size.k + l.size.v) + 16 * sub;
-      t.v_scale = t.k_scale + block_size;
+      t.v_scale = l.size.v ? t.k_scale + block_size : t.k_scale;
     }
     return t;
   }

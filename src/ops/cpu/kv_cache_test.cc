@@ -210,6 +210,17 @@ TEST(KvCache, EveryFormIsCountedAndCopied) {
   }
 }
 
+TEST(KvCache, ValuesThatAreKeysTakeNoRoom) {
+  for (const auto& [type, bytes] : {std::pair{KvType::f32, 576 * 4}, {KvType::bf16, 576 * 2}, {KvType::fp8, 576 + 4}}) {
+    const KvLayerSpec layer{.kv_heads = 1, .head_dim = 576, .value_dim = 512};
+    const int64_t blocks[] = {3};
+    auto kv = *CpuKvCache::make({&layer, 1}, blocks, 16, type);
+    EXPECT_EQ(kv->block_bytes(0, 0).size(), size_t(16 * bytes));
+    EXPECT_EQ(kv->tile(0, 2, 0, 0).v, nullptr);
+    EXPECT_EQ(kv->tile(0, 2, 0, 0).v_scale, kv->tile(0, 2, 0, 0).k_scale);
+  }
+}
+
 TEST(KvCache, ImpossibleWishesNameTheValue) {
   struct {
     KvLayerSpec layer;
@@ -222,7 +233,8 @@ TEST(KvCache, ImpossibleWishesNameTheValue) {
                {{0, 1, 64}, int64_t{1} << 62, 16, "blocks"},
                {{.kv_heads = 2, .head_dim = 64, .form = KvForm::rows}, 1, 16, "2 heads"},
                {{.kv_heads = 1, .head_dim = 64, .form = KvForm::rows, .every = 3}, 1, 16, "3 tokens"},
-               {{.head_dim = 0, .form = KvForm::floats}, 1, 16, "0 numbers"}};
+               {{.head_dim = 0, .form = KvForm::floats}, 1, 16, "0 numbers"},
+               {{.kv_heads = 1, .head_dim = 64, .value_dim = 66}, 1, 16, "last 66 of 64"}, {{.kv_heads = 1, .head_dim = 64, .value_dim = 31}, 1, 16, "last 31 of 64"}};
   for (const auto& c : cases) {
     const int64_t blocks[] = {c.blocks};
     const auto made = CpuKvCache::make({&c.layer, 1}, blocks, c.block_size, KvType::f32);

@@ -29,7 +29,7 @@ void KvStore::run(int64_t t0, int64_t t1) const noexcept {
     const int32_t slot = group.slots[size_t(t)], offset = slot % size;
     for (int h = 0; h < args.kv_heads; ++h) {
       const auto tile = kv.tile(args.layer, slot / size, h, offset / kernels::cpu::kTile);
-      write(tile, offset % kernels::cpu::kTile, args.k.row(t) + h * d, args.v.row(t) + h * d, d);
+      write(tile, offset % kernels::cpu::kTile, args.k.row(t) + h * d, args.v ? args.v.row(t) + h * d : nullptr, d);
     }
   }
 }
