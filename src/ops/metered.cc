@@ -215,10 +215,12 @@ class Metered final : public Ops {
     return timed(plain(Op::short_conv), {2 * bytes_of(x), 2 * x.rows * x.cols * c.width}, [&] { return in_->short_conv(x, c, at); });
   }
   Tensor gated_delta(const DeltaArgs& a) override {
-    return timed(plain(Op::gated_delta), {8 * batch_.S() * a.state_floats() + 2 * bytes_of(a.v), 8 * a.v.rows * a.state_floats()}, [&] { return in_->gated_delta(a); });
+    const Work w{state_bytes(a.state_floats()) + 2 * bytes_of(a.v), 7 * a.v.rows * a.matrix_floats()};
+    return timed(plain(Op::gated_delta), w, [&] { return in_->gated_delta(a); });
   }
   Tensor scan(const ScanArgs& a) override {
-    return timed(plain(Op::scan), {8 * batch_.S() * a.state_floats() + 2 * bytes_of(a.x), 5 * a.x.rows * a.state_floats()}, [&] { return in_->scan(a); });
+    const int64_t bytes = a.per_channel ? 8 * batch_.S() * a.state_floats() : state_bytes(a.state_floats());
+    return timed(plain(Op::scan), {bytes + 2 * bytes_of(a.x), 5 * a.x.rows * a.matrix_floats()}, [&] { return in_->scan(a); });
   }
   Tensor channel_delta(const ChannelDeltaArgs& a) override {
     return timed(plain(Op::channel_delta), {8 * batch_.S() * a.state_floats() + 2 * bytes_of(a.v), 8 * a.v.rows * a.state_floats()},
@@ -326,6 +328,16 @@ class Metered final : public Ops {
                     .kernel = fmt::format("{}, {}", pairs ? "bf16 pairs" : "float32 fma", decode ? "one token a sequence" : "tiles of queries"),
                     .arithmetic = pairs ? OpTime::Arithmetic::bf16 : OpTime::Arithmetic::float32};
     });
+  }
+
+  /// Of states of so many floats: each sequence's is read, and written where the step ends a chunk.
+  int64_t state_bytes(int64_t floats) const {
+    int64_t states = batch_.S();
+    for (int64_t s = 0; s < batch_.S(); ++s) {
+      const int32_t from = batch_.query_start[size_t(s)], to = batch_.query_start[size_t(s) + 1];
+      if (from < to) states += batch_.positions[size_t(from)] / kStateChunk != (batch_.positions[size_t(to) - 1] + 1) / kStateChunk;
+    }
+    return int64_t(sizeof(float)) * floats * states;
   }
 
   /// Keys that queries see: each costs two products of head_dim for each head. Keys that a sequence has are read once.

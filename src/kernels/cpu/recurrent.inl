@@ -103,6 +103,166 @@ void scan(const ScanJob& j) noexcept {
   }
 }
 
+// ---- matrix states in chunks: see recurrent.h -----------------------------------------------------------------------------------
+/// Row `i` of a chunk follows `last`, the row before it (not read if i is 0).
+void next_row(StateRow& row, const StateRow& last, int i, float alpha, const float* kk, const float* kq) {
+  row.reach = i ? last.reach * alpha : alpha;
+  for (int j = 0; j < i; ++j) row.carry[j] = last.carry[j] * alpha;
+  row.carry[i] = 1.0f;
+  for (int j = 0; j < i; ++j) row.kk[j] = -(row.carry[j] * kk[j]);
+  for (int j = 0; j <= i; ++j) row.kq[j] = row.carry[j] * kq[j];
+}
+
+/// The carry and reach of the last of `n` rows whose decays are known.
+StateRow row_before(const float* alpha, int n) {
+  constexpr float kNone[kStateChunk] = {};
+  StateRow row{};
+  for (int i = 0; i < n; ++i) {
+    const StateRow last = row;
+    next_row(row, last, i, alpha[i], kNone, kNone);
+  }
+  return row;
+}
+
+void state_rows(const StateRowsJob& job) noexcept {
+  const float* keys[kStateChunk];
+  for (int i = 0; i < job.at; ++i) keys[i] = job.open_keys + i * job.depth;
+  int i = job.at;
+  for (int64_t t = 0; t < job.tokens; ++t, i = (i + 1) % kStateChunk) {
+    const float *k = job.k + t * job.qk_stride, *q = job.q + t * job.qk_stride;
+    const bool joins = t < job.keep;
+    float kk[kStateChunk], kq[kStateChunk];
+    keys[i] = k;
+    for (int j = 0; j < i; ++j) kk[j] = dot_of(keys[j], k, job.depth);
+    for (int j = 0; j <= i; ++j) kq[j] = dot_of(keys[j], q, job.depth);
+    if (joins) __builtin_memcpy(job.open_keys + i * job.depth, k, size_t(job.depth) * sizeof(float));
+    for (int h = 0; h < job.heads; ++h) {
+      const int64_t head = h * job.next_head, gate = t * job.gate_stride + head;
+      StateRow& row = job.rows[head * job.head_rows + t];
+      float* const open = job.open_alpha + head * kStateChunk;
+      const float alpha = job.alpha[gate];
+      if (t > 0) next_row(row, *(&row - 1), i, alpha, kk, kq);
+      else next_row(row, row_before(open, i), i, alpha, kk, kq);
+      row.step = job.step[gate];
+      if (joins) open[i] = alpha;
+    }
+  }
+}
+
+/// Sᵀ times N vectors a, and N vectors b if there are any, from `stride` to `stride`.
+template <int N, bool Two>
+void meet(const float* S, int depth, const float* a, const float* b, int64_t stride, f32x16* to_a, f32x16* to_b) {
+  f32x16 x[N][2], y[N][2];
+#pragma GCC unroll 8
+  for (int t = 0; t < N; ++t) x[t][0] = x[t][1] = y[t][0] = y[t][1] = zero_f32();
+  const auto add = [&]<int Chain>(int i) {
+    const f32x16 s = load(S + 16 * i);
+#pragma GCC unroll 8
+    for (int t = 0; t < N; ++t) {
+      x[t][Chain] = fma(s, set1(a[t * stride + i]), x[t][Chain]);
+      if constexpr (Two) y[t][Chain] = fma(s, set1(b[t * stride + i]), y[t][Chain]);
+    }
+  };
+  int i = 0;
+  for (; i + 2 <= depth; i += 2) {
+    add.template operator()<0>(i);
+    add.template operator()<1>(i + 1);
+  }
+  if (i < depth) add.template operator()<0>(i);
+#pragma GCC unroll 8
+  for (int t = 0; t < N; ++t) {
+    to_a[t] = x[t][0] + x[t][1];
+    if constexpr (Two) to_b[t] = y[t][0] + y[t][1];
+  }
+}
+
+/// meet() for n vectors, as many at once as the registers hold.
+template <int N, bool Two>
+void meet_all(const float* S, int depth, const float* a, const float* b, int64_t stride, int n, f32x16* to_a, f32x16* to_b) {
+  int t = 0;
+  for (; t + N <= n; t += N) meet<N, Two>(S, depth, a + t * stride, Two ? b + t * stride : nullptr, stride, to_a + t, Two ? to_b + t : nullptr);
+  if constexpr (N > 1) {
+    if (t < n) meet_all<N / 2, Two>(S, depth, a + t * stride, Two ? b + t * stride : nullptr, stride, n - t, to_a + t, Two ? to_b + t : nullptr);
+  }
+}
+
+/// The state at the start of the next chunk. Four rows at once: each is a chain of dependent sums.
+void absorb(float* S, int depth, const StateRow& last, const float* const* keys, const f32x16* rows) {
+  const f32x16 reach = set1(last.reach);
+  f32x16 u[kStateChunk];
+  const float* k[kStateChunk];
+#pragma GCC unroll 8
+  for (int j = 0; j < kStateChunk; ++j) u[j] = set1(last.carry[j]) * rows[j], k[j] = keys[j];
+  const auto add = [&]<int N>(int i) {
+    f32x16 s[N];
+#pragma GCC unroll 4
+    for (int n = 0; n < N; ++n) s[n] = reach * load(S + 16 * (i + n));
+#pragma GCC unroll 8
+    for (int j = 0; j < kStateChunk; ++j) {
+#pragma GCC unroll 4
+      for (int n = 0; n < N; ++n) s[n] = fma(set1(k[j][i + n]), u[j], s[n]);
+    }
+#pragma GCC unroll 4
+    for (int n = 0; n < N; ++n) store(S + 16 * (i + n), s[n]);
+  };
+  int i = 0;
+  for (; i + 4 <= depth; i += 4) add.template operator()<4>(i);
+  for (; i < depth; ++i) add.template operator()<1>(i);
+}
+
+/// Sᵀ times what the rows of a chunk have.
+struct Met {
+  f32x16 k[kStateChunk], q[kStateChunk];
+};
+
+/// Row i of a chunk, token t of the job and number r of those that met the state: its u, and its result.
+template <bool Delta>
+inline void state_row(const StateChunksJob& job, int64_t t, int i, const Met& met, int r, f32x16* u) {
+  const StateRow& row = job.rows[t];
+  const f32x16 x = load_some(job.x + t * job.x_stride, job.lanes), reach = set1(row.reach);
+  f32x16 from = x, out = reach * met.q[r];
+  if constexpr (Delta) {
+    from = x - reach * met.k[r];
+    for (int j = 0; j < i; ++j) from = fma(set1(row.kk[j]), u[j], from);
+  }
+  u[i] = set1(row.step) * from;
+  for (int j = 0; j <= i; ++j) out = fma(set1(row.kq[j]), u[j], out);
+  if constexpr (!Delta) out = fma(set1(job.skip), x, out);
+  store_some(job.out + t * job.out_stride, out, job.lanes);
+}
+
+template <bool Delta>
+void state_chunks(const StateChunksJob& job) noexcept {
+  f32x16 u[kStateChunk];
+  const float* keys[kStateChunk];
+  for (int i = 0; i < job.at; ++i) {
+    u[i] = load(job.open + 16 * i);
+    keys[i] = job.open_keys + i * job.depth;
+  }
+  int i = job.at;
+  for (int64_t t = 0; t < job.tokens;) {
+    const int64_t left = job.tokens - t;
+    const int n = left < kStateChunk - i ? int(left) : kStateChunk - i;
+    const float *k = job.k + t * job.qk_stride, *q = job.q + t * job.qk_stride;
+    Met met;
+    if constexpr (Delta) meet_all<4, true>(job.state, job.depth, k, q, job.qk_stride, n, met.k, met.q);
+    else meet_all<8, false>(job.state, job.depth, q, nullptr, job.qk_stride, n, met.q, nullptr);
+    for (int r = 0; r < n; ++r) keys[i + r] = k + r * job.qk_stride;
+    if (n == kStateChunk) {  // the same with constants, so that u stays in registers and no branch is guessed
+#pragma GCC unroll 8
+      for (int r = 0; r < kStateChunk; ++r) state_row<Delta>(job, t + r, r, met, r, u);
+    } else {
+      for (int r = 0; r < n; ++r) state_row<Delta>(job, t + r, i + r, met, r, u);
+    }
+    t += n;
+    i += n;
+    if (i < kStateChunk) continue;
+    absorb(job.state, job.depth, job.rows[t - 1], keys, u);
+    i = 0;
+  }
+  for (int j = 0; j < i; ++j) store(job.open + 16 * j, u[j]);
+}
+
 void gates(float* dt, float* alpha, const float* x, const float* bias, const float* neg_a, int64_t n, float low, float high) noexcept {
   for_lanes(n, [&](int64_t i, int lanes) {
     const f32x16 in = load_some(x + i, lanes), raw = bias ? in + load_some(bias + i, lanes) : in;
@@ -120,7 +280,7 @@ void mul_rows(float* x, const float* y, int64_t n) noexcept {
   for_lanes(n, [&](int64_t i, int lanes) { store_some(x + i, load_some(x + i, lanes) * load_some(y + i, lanes), lanes); });
 }
 
-constexpr RecurrentKernels kRecurrent = {conv, delta, scan<false>, scan<true>, gates, sigmoid_mul, mul_rows};
+constexpr RecurrentKernels kRecurrent = {conv, delta, scan<false>, scan<true>, state_rows, state_chunks<true>, state_chunks<false>, gates, sigmoid_mul, mul_rows};
 
 }  // namespace
 }  // namespace isotope::kernels::cpu

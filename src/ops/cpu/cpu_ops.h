@@ -16,6 +16,23 @@ namespace isotope::ops {
 struct LinearJob;
 class CpuSparse;
 
+/// Layers with a matrix for a state: what gated_delta() and Mamba 2's scan() have in common. Groups of heads have keys and queries in common.
+struct StateStep {
+  Tensor q, k, x;            ///< [T, groups * depth] twice, [T, heads * width]; k and q are Mamba's B and C
+  Tensor alpha, step;        ///< [T, heads]: decay; beta or dt
+  std::span<const float> skip = {};  ///< [heads] or empty: times x, added to the result
+  int64_t heads = 0, groups = 0;
+  bool tiled = false;        ///< head h belongs to group h % groups, not h / (heads / groups)
+  int64_t depth = 0, width = 0;
+  StatePlace at;
+  int64_t matrix = 0, floats = 0;    ///< matrix_floats() and state_floats() of the op
+  void (*kernel)(const kernels::cpu::StateChunksJob&) noexcept = nullptr;
+  int64_t panels() const { return heads * ((width + 15) / 16); }
+  int64_t group_of(int64_t head) const { return tiled ? head % groups : head / (heads / groups); }
+  int64_t first_head(int64_t group) const { return tiled ? group : group * (heads / groups); }
+  int64_t next_head() const { return tiled ? groups : 1; }  ///< of the same group
+};
+
 class CpuOps final : public Ops {
  public:
   CpuOps(const kernels::cpu::KernelTable& kernels, int threads, const CpuOpsOptions& options);
@@ -107,6 +124,11 @@ class CpuOps final : public Ops {
   /// Calls f(sequence, piece) for all sequences' pieces in [0, pieces); on this thread alone when a piece's tokens cost little.
   template <class F>
   void for_pieces(int64_t pieces, int64_t cost, F&& f);
+  struct Span;
+  Tensor walk_chunks(const StateStep&);
+  void make_state_rows(const StateStep&, kernels::cpu::StateRow* table, int64_t s, const Span&, int64_t group, bool first);
+  void walk_panel(const StateStep&, const kernels::cpu::StateRow* table, int64_t s, const Span&, int64_t panel, Tensor out);
+  void keep_open_rows(const StateStep&);
 
   const kernels::cpu::KernelTable& k_;
   Precision precision_;

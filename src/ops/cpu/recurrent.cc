@@ -8,7 +8,7 @@
 
 namespace isotope::ops {
 
-static_assert(kMaxConvWidth == kernels::cpu::kMaxConvWidth);
+static_assert(kMaxConvWidth == kernels::cpu::kMaxConvWidth && kStateChunk == kernels::cpu::kStateChunk);
 
 namespace {
 
@@ -55,19 +55,8 @@ Tensor CpuOps::gated_delta(const DeltaArgs& a) {
     k_.elementwise.sigmoid(a.b.row(t), V);
     if (a.beta_scale != 1) k_.elementwise.scale(a.b.row(t), V, a.beta_scale);
   });
-  const Tensor out = empty(T, V * a.dv);
-  const int64_t each = panels(a.dv), floats = int64_t{a.dk} * kLanes;
-  for_pieces(V * each, floats / 4, [&](int64_t s, int64_t piece) {
-    const SequenceRows r = rows_of(batch_, s);
-    const int64_t h = piece / each, first = piece % each * kLanes, key = a.tiled ? h % a.key_heads : h / (V / a.key_heads);
-    float* const state = state_of(a.at, a.state_floats(), s) + piece * floats;
-    clear_if(r.begins, state, floats);
-    k_.recurrent.delta({.state = state, .q = a.q.row(r.first) + key * a.dk, .k = a.k.row(r.first) + key * a.dk,
-                        .v = a.v.row(r.first) + h * a.dv + first, .alpha = alpha.row(r.first) + h, .beta = a.b.row(r.first) + h,
-                        .out = out.row(r.first) + h * a.dv + first, .qk_stride = a.q.stride, .v_stride = a.v.stride, .gate_stride = alpha.stride,
-                        .out_stride = out.stride, .tokens = r.n, .dk = a.dk, .lanes = lanes_at(first, a.dv)});
-  });
-  return out;
+  return walk_chunks({.q = a.q, .k = a.k, .x = a.v, .alpha = alpha, .step = a.b, .heads = V, .groups = a.key_heads, .tiled = a.tiled, .depth = a.dk, .width = a.dv,
+                      .at = a.at, .matrix = a.matrix_floats(), .floats = a.state_floats(), .kernel = k_.recurrent.delta_chunks});
 }
 
 Tensor CpuOps::scan(const ScanArgs& args) {
@@ -88,20 +77,116 @@ Tensor CpuOps::scan(const ScanArgs& args) {
     k_.recurrent.gates(a.dt.row(t), alpha ? alpha.row(t) : nullptr, a.dt.row(t), a.dt_bias.empty() ? nullptr : a.dt_bias.data(),
                        alpha ? a.neg_a.data() : nullptr, steps, a.dt_low, a.dt_high);
   });
+  if (!a.per_channel)
+    return walk_chunks({.q = a.c, .k = a.b, .x = a.x, .alpha = alpha, .step = a.dt, .skip = a.d, .heads = H, .groups = G, .depth = N, .width = a.dim, .at = a.at,
+                        .matrix = a.matrix_floats(), .floats = a.state_floats(), .kernel = k_.recurrent.ssd_chunks});
   const Tensor out = empty(T, a.x.cols);
-  const auto run = a.per_channel ? k_.recurrent.scan : k_.recurrent.ssd;
-  for_pieces(H * each, a.per_channel ? floats : floats / 4, [&](int64_t s, int64_t piece) {
+  for_pieces(each, floats, [&](int64_t s, int64_t piece) {
     const SequenceRows r = rows_of(batch_, s);
-    const int64_t h = piece / each, first = piece % each * kLanes, group = h / (H / G), step = a.per_channel ? first : h;
+    const int64_t first = piece * kLanes;
     float* const state = state_of(a.at, a.state_floats(), s) + piece * floats;
     clear_if(r.begins, state, floats);
-    run({.state = state, .x = a.x.row(r.first) + h * a.dim + first, .b = a.b.row(r.first) + group * N, .c = a.c.row(r.first) + group * N,
-         .dt = a.dt.row(r.first) + step, .alpha = alpha ? alpha.row(r.first) + step : nullptr,
-         .neg_a = a.per_channel ? a.neg_a.data() + piece * floats : nullptr, .d = a.d.data() + step, .out = out.row(r.first) + h * a.dim + first,
-         .x_stride = a.x.stride, .bc_stride = a.b.stride, .dt_stride = a.dt.stride, .out_stride = out.stride, .tokens = r.n, .states = int(N),
-         .lanes = lanes_at(first, a.dim)});
+    k_.recurrent.scan({.state = state, .x = a.x.row(r.first) + first, .b = a.b.row(r.first), .c = a.c.row(r.first), .dt = a.dt.row(r.first) + first,
+                       .alpha = nullptr, .neg_a = a.neg_a.data() + piece * floats, .d = a.d.data() + first, .out = out.row(r.first) + first,
+                       .x_stride = a.x.stride, .bc_stride = a.b.stride, .dt_stride = a.dt.stride, .out_stride = out.stride, .tokens = r.n,
+                       .states = int(N), .lanes = lanes_at(first, a.dim)});
   });
   return out;
+}
+
+// ---- matrix states in chunks ----------------------------------------------------------------------------------------------------
+namespace {
+
+/// The parts of a slot: see open_floats().
+struct Slot {
+  float *state, *open, *alpha, *keys;
+  Slot(float* base, const StateStep& a) : state(base), open(base + a.matrix) {
+    alpha = open + a.panels() * kStateChunk * kLanes;
+    keys = alpha + a.heads * kStateChunk;
+  }
+};
+
+/// Tokens of which keys and queries of one head (a KiB a token) stay in the second-level cache; whole chunks.
+constexpr int64_t kSpan = 64;
+static_assert(kSpan % kStateChunk == 0);
+
+int rows_open(const Batch& b, int64_t row) { return b.positions[size_t(row)] % kStateChunk; }
+
+}  // namespace
+
+/// Tokens of a span of sequence s: those with positions in [span * kSpan, (span + 1) * kSpan), counted from the first token's chunk.
+struct CpuOps::Span {
+  int64_t first, n;  ///< rows of the batch
+  int at;            ///< rows of the open chunk before them
+  bool begins;       ///< the sequence's first token is among them
+  Span(const Batch& b, int64_t s, int64_t span) {
+    const SequenceRows r = rows_of(b, s);
+    const int before = rows_open(b, r.first);
+    const int64_t begin = span ? span * kSpan - before : 0;
+    first = r.first + begin;
+    n = std::min(r.n, (span + 1) * kSpan - before) - begin;
+    at = span ? 0 : before;
+    begins = r.begins && span == 0;
+  }
+};
+
+Tensor CpuOps::walk_chunks(const StateStep& a) {
+  int64_t longest = 0;
+  for (int64_t s = 0; s < batch_.S(); ++s) longest = std::max<int64_t>(longest, batch_.query_start[size_t(s) + 1] - batch_.query_start[size_t(s)]);
+  const int64_t spans = (longest + kStateChunk - 1 + kSpan - 1) / kSpan, shared = a.heads / a.groups;
+  const std::span<kernels::cpu::StateRow> table = arena_->take<kernels::cpu::StateRow>(size_t(batch_.T() * a.heads));
+  for_pieces(a.groups * spans, (a.depth + shared) * kStateChunk / 8, [&](int64_t s, int64_t piece) {
+    const Span t(batch_, s, piece % spans);
+    if (t.n > 0) make_state_rows(a, table.data(), s, t, piece / spans, piece % spans == 0);
+  });
+  const Tensor out = empty(batch_.T(), a.x.cols);
+  // Of a long step the keys of a span serve all panels of a head from the second-level cache.
+  const int64_t all = a.panels(), each = spans > 1 ? panels(a.width) : 1;
+  for_pieces(all / each, each * a.depth * kLanes / 4, [&](int64_t s, int64_t piece) {
+    for (int64_t span = 0; span < spans; ++span) {
+      const Span t(batch_, s, span);
+      if (t.n <= 0) break;
+      for (int64_t p = piece * each; p < (piece + 1) * each; ++p) walk_panel(a, table.data(), s, t, p, out);
+    }
+  });
+  keep_open_rows(a);
+  return out;
+}
+
+void CpuOps::make_state_rows(const StateStep& a, kernels::cpu::StateRow* table, int64_t s, const Span& t, int64_t group, bool first) {
+  const Slot slot(state_of(a.at, a.floats, s), a);
+  const int64_t h = a.first_head(group), next = a.next_head();
+  k_.recurrent.state_rows({.rows = table + h * batch_.T() + t.first, .q = a.q.row(t.first) + group * a.depth, .k = a.k.row(t.first) + group * a.depth,
+                           .alpha = a.alpha.row(t.first) + h, .step = a.step.row(t.first) + h, .open_keys = slot.keys + group * kStateChunk * a.depth,
+                           .open_alpha = slot.alpha + h * kStateChunk, .next_head = next, .head_rows = batch_.T(), .qk_stride = a.q.stride,
+                           .gate_stride = a.alpha.stride, .tokens = t.n, .at = t.at, .keep = first ? kStateChunk - t.at : 0, .depth = int(a.depth), .heads = int(a.heads / a.groups)});
+}
+
+void CpuOps::walk_panel(const StateStep& a, const kernels::cpu::StateRow* table, int64_t s, const Span& t, int64_t panel, Tensor out) {
+  const int64_t each = panels(a.width), h = panel / each, first = panel % each * kLanes, group = a.group_of(h), floats = a.depth * kLanes;
+  const Slot slot(state_of(a.at, a.floats, s), a);
+  clear_if(t.begins, slot.state + panel * floats, floats);
+  a.kernel({.state = slot.state + panel * floats, .open = slot.open + panel * kStateChunk * kLanes, .open_keys = slot.keys + group * kStateChunk * a.depth,
+            .rows = table + h * batch_.T() + t.first, .q = a.q.row(t.first) + group * a.depth, .k = a.k.row(t.first) + group * a.depth,
+            .x = a.x.row(t.first) + h * a.width + first, .skip = a.skip.empty() ? 0 : a.skip[size_t(h)], .out = out.row(t.first) + h * a.width + first,
+            .qk_stride = a.q.stride, .x_stride = a.x.stride, .out_stride = out.stride, .tokens = t.n, .at = t.at,
+            .depth = int(a.depth), .lanes = lanes_at(first, a.width)});
+}
+
+/// Of sequences whose step ends in another chunk than it began in. (The rows that join the chunk it began in are kept while others still read those before.)
+void CpuOps::keep_open_rows(const StateStep& a) {
+  for (int64_t s = 0; s < batch_.S(); ++s) {
+    const int32_t begin = batch_.query_start[size_t(s)], end = batch_.query_start[size_t(s) + 1];
+    if (begin == end) continue;
+    const int64_t rows = rows_open(batch_, begin) + (end - begin), n = rows > kStateChunk ? rows % kStateChunk : 0, first = end - n;
+    if (n == 0) continue;
+    const Slot slot(state_of(a.at, a.floats, s), a);
+    for (int64_t i = 0; i < n; ++i) {
+      for (int64_t h = 0; h < a.heads; ++h) slot.alpha[h * kStateChunk + i] = a.alpha.row(first + i)[h];
+      for (int64_t g = 0; g < a.groups; ++g)
+        std::memcpy(slot.keys + (g * kStateChunk + i) * a.depth, a.k.row(first + i) + g * a.depth, size_t(a.depth) * sizeof(float));
+    }
+  }
 }
 
 void CpuOps::sigmoid_mul(Tensor x, Tensor gate) {

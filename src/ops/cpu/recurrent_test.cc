@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <functional>
@@ -22,49 +23,97 @@ std::vector<float> random(size_t n, uint32_t seed, float scale = 1, float centre
   return v;
 }
 
-/// One sequence of T tokens that runs in steps of `chunk`, in a slot full of another's numbers.
+/// Runs the op over rows that hold the numbers of these tokens.
+using Step = std::function<Tensor(Ops&, const std::vector<int64_t>& tokens)>;
+
+/// Sequences that all consist of the same tokens, in slots that were full of another's numbers.
 class Walk {
  public:
+  static constexpr int32_t kSlots = 4;
+  /// Tokens [first, first + n) of the sequence in a slot.
+  struct Part {
+    int32_t slot;
+    int64_t first, n;
+  };
+
   Walk(const CpuOpsOptions& o, int64_t state_floats) : ops_(*make_cpu_ops(o)) {
     const KvLayerSpec spec{.group = 0, .state_floats = state_floats};
-    const int64_t slots[] = {3};
+    const int64_t slots[] = {kSlots};
     kv_ = *ops_->make_kv({&spec, 1}, slots, 16, KvType::f32);
-    for (int slot = 0; slot < 3; ++slot) {
-      const auto bytes = kv_->block_bytes(0, slot);
-      std::fill_n(reinterpret_cast<float*>(bytes.data()), bytes.size() / 4, 1e6f);
-    }
+    for (int slot = 0; slot < kSlots; ++slot) spoil(slot);
   }
-  /// f(first token, tensor(values, columns)) runs the op over the rows of one step.
-  std::vector<float> run(int64_t T, int64_t chunk, const std::function<Tensor(Ops&, int64_t first, int64_t n)>& f) {
+
+  std::vector<float> step(const std::vector<Part>& parts, const Step& f) {
+    std::vector<int32_t> tokens, positions, start{0}, context, slots;
+    std::vector<int64_t> at;
+    for (const Part& p : parts) {
+      for (int64_t i = p.first; i < p.first + p.n; ++i) at.push_back(i), positions.push_back(int32_t(i));
+      start.push_back(int32_t(at.size()));
+      context.push_back(int32_t(p.first + p.n));
+      slots.push_back(p.slot);
+    }
+    tokens.resize(at.size());
+    const Batch::Group group{slots.data(), 1, {}};
+    ops_->begin({tokens, positions, start, context, {}, {&group, 1}}, kv_.get());
+    const Tensor t = f(*ops_, at);
     std::vector<float> out;
+    for (int64_t r = 0; r < t.rows; ++r) out.insert(out.end(), t.row(r), t.row(r) + t.cols);
+    return out;
+  }
+
+  /// T tokens in steps of `chunk`. Moves: each step finds the state in another slot, as after a checkpoint.
+  std::vector<float> run(int64_t T, int64_t chunk, const Step& f, bool moves = false) {
+    std::vector<float> out;
+    int32_t slot = 1;
     for (int64_t at = 0; at < T; at += chunk) {
-      const int64_t n = std::min(chunk, T - at);
-      std::vector<int32_t> tokens(static_cast<size_t>(n)), positions;
-      for (int64_t i = 0; i < n; ++i) positions.push_back(int32_t(at + i));
-      const int32_t query_start[] = {0, int32_t(n)}, context[] = {int32_t(at + n)}, slot[] = {1};
-      const Batch::Group group{slot, 1, {}};
-      ops_->begin({tokens, positions, query_start, context, {}, {&group, 1}}, kv_.get());
-      const Tensor t = f(*ops_, at, n);
-      for (int64_t r = 0; r < n; ++r) out.insert(out.end(), t.row(r), t.row(r) + t.cols);
+      const auto part = step({{slot, at, std::min(chunk, T - at)}}, f);
+      out.insert(out.end(), part.begin(), part.end());
+      if (!moves) continue;
+      kv_->copy_block(0, slot, (slot + 1) % kSlots);
+      spoil(slot);
+      slot = (slot + 1) % kSlots;
     }
     return out;
   }
 
  private:
+  void spoil(int slot) {
+    const auto bytes = kv_->block_bytes(0, slot);
+    std::fill_n(reinterpret_cast<float*>(bytes.data()), bytes.size() / 4, 1e6f);
+  }
   std::unique_ptr<Ops> ops_;
   std::unique_ptr<KvCache> kv_;
 };
 
-Tensor rows(Ops& o, const std::vector<float>& all, int64_t first, int64_t n, int64_t cols) {
-  const Tensor t = o.empty(n, cols);
-  for (int64_t r = 0; r < n; ++r) std::copy_n(all.data() + (first + r) * cols, cols, t.row(r));
+Tensor rows(Ops& o, const std::vector<float>& all, const std::vector<int64_t>& tokens, int64_t cols) {
+  const Tensor t = o.empty(int64_t(tokens.size()), cols);
+  for (int64_t r = 0; r < t.rows; ++r) std::copy_n(all.data() + tokens[size_t(r)] * cols, cols, t.row(r));
   return t;
 }
 
 double softplus(double x) { return x > 30 ? x : std::log1p(std::exp(x)); }
 double sigmoid(double x) { return 1 / (1 + std::exp(-x)); }
 
-using Step = std::function<Tensor(Ops&, int64_t first, int64_t n)>;
+/// Three sequences in the same steps, which they enter and leave at different places.
+void expect_together(int64_t T, int64_t state_floats, const Step& step, const std::vector<float>& want) {
+  Walk walk({.threads = 2, .pin = false}, state_floats);
+  int64_t done[3] = {};
+  std::mt19937 gen(3);
+  const size_t cols = want.size() / size_t(T);
+  while (*std::min_element(done, done + 3) < T) {
+    std::vector<Walk::Part> parts;
+    for (int s = 0; s < 3; ++s)
+      if (done[s] < T && gen() % 4) parts.push_back({s + 1, done[s], std::min<int64_t>(T - done[s], 1 + int64_t(gen() % (gen() % 3 ? 3 : 19)))});
+    if (parts.empty()) continue;
+    const auto got = walk.step(parts, step);
+    size_t row = 0;
+    for (const auto& p : parts) {
+      ASSERT_EQ(std::memcmp(&got[row * cols], &want[size_t(p.first) * cols], size_t(p.n) * cols * sizeof(float)), 0) << "slot " << p.slot << ", token " << p.first;
+      row += size_t(p.n);
+      done[p.slot - 1] += p.n;
+    }
+  }
+}
 
 /// Every way to run it gives the bits of the first; those are near `want`.
 void expect_all_ways(int64_t T, int64_t state_floats, const Step& step, const std::vector<double>& want) {
@@ -80,6 +129,13 @@ void expect_all_ways(int64_t T, int64_t state_floats, const Step& step, const st
       ASSERT_EQ(std::memcmp(got.data(), first.data(), got.size() * sizeof(float)), 0);
     }
   }
+  for (const int64_t chunk : {1, 3, 8, 11}) {
+    SCOPED_TRACE(testing::Message() << "slots that move, steps of " << chunk);
+    Walk walk({.threads = 2, .pin = false}, state_floats);
+    const auto got = walk.run(T, chunk, step, true);
+    ASSERT_EQ(std::memcmp(got.data(), first.data(), got.size() * sizeof(float)), 0);
+  }
+  expect_together(T, state_floats, step, first);
   for (size_t i = 0; i < want.size(); ++i) ASSERT_NEAR(first[i], want[i], 2e-5 * (1 + std::abs(want[i]))) << i;
 }
 
@@ -96,7 +152,7 @@ TEST(Recurrent, ShortConvolution) {
           if (t - width + 1 + w >= 0) y += double(c.weight[size_t(w * C + i)]) * double(x[size_t((t - width + 1 + w) * C + i)]);
         want.push_back(c.silu ? y * sigmoid(y) : y);
       }
-    expect_all_ways(T, c.state_floats(), [&](Ops& o, int64_t first, int64_t n) { return o.short_conv(rows(o, x, first, n, C), c, {}); }, want);
+    expect_all_ways(T, c.state_floats(), [&](Ops& o, const std::vector<int64_t>& at) { return o.short_conv(rows(o, x, at, C), c, {}); }, want);
   }
 }
 
@@ -104,19 +160,21 @@ struct DeltaCase {
   const char* name;
   float a, b;  ///< centre of the gates: a far up forgets all, far down nothing; b likewise
   int dk, dv;
+  bool tiled = false;
 };
 class Delta : public testing::TestWithParam<DeltaCase> {};
 TEST_P(Delta, AsPlainLoops) {
-  const auto [name, a0, b0, dk, dv] = GetParam();
+  const auto [name, a0, b0, dk, dv, tiled] = GetParam();
   const int K = 2, V = 4;
-  const int64_t T = 21;
+  const int64_t T = 45;
   const auto q = random(size_t(T * K * dk), 1, 0.3f), k = random(size_t(T * K * dk), 2, 0.25f), v = random(size_t(T * V * dv), 3);
   const auto a = random(size_t(T * V), 4, 1, a0), b = random(size_t(T * V), 5, 1, b0);
   const std::vector<float> neg_a = {-0.5f, -2, -0.01f, -1}, bias = {0.1f, -0.3f, 0, 0.5f};
   std::vector<double> want(size_t(T * V * dv)), S(size_t(V * dk * dv), 0);
   for (int64_t t = 0; t < T; ++t)
     for (int h = 0; h < V; ++h) {
-      const float *qt = &q[size_t((t * K + h / 2) * dk)], *kt = &k[size_t((t * K + h / 2) * dk)];
+      const int64_t at = (t * K + (tiled ? h % K : h / 2)) * dk;
+      const float *qt = &q[size_t(at)], *kt = &k[size_t(at)];
       const double alpha = std::exp(double(neg_a[size_t(h)]) * softplus(double(a[size_t(t * V + h)]) + double(bias[size_t(h)])));
       const double beta = sigmoid(double(b[size_t(t * V + h)]));
       for (int j = 0; j < dv; ++j) {
@@ -128,23 +186,23 @@ TEST_P(Delta, AsPlainLoops) {
         want[size_t((t * V + h) * dv + j)] = out;
       }
     }
-  DeltaArgs args{.neg_a = neg_a, .dt_bias = bias, .key_heads = K, .value_heads = V, .dk = dk, .dv = dv};
-  expect_all_ways(T, args.state_floats(), [&](Ops& o, int64_t first, int64_t n) {
-    args.q = rows(o, q, first, n, K * dk), args.k = rows(o, k, first, n, K * dk), args.v = rows(o, v, first, n, V * dv);
-    args.a = rows(o, a, first, n, V), args.b = rows(o, b, first, n, V);
+  DeltaArgs args{.neg_a = neg_a, .dt_bias = bias, .key_heads = K, .value_heads = V, .dk = dk, .dv = dv, .tiled = tiled};
+  expect_all_ways(T, args.state_floats(), [&](Ops& o, const std::vector<int64_t>& at) {
+    args.q = rows(o, q, at, K * dk), args.k = rows(o, k, at, K * dk), args.v = rows(o, v, at, V * dv);
+    args.a = rows(o, a, at, V), args.b = rows(o, b, at, V);
     return o.gated_delta(args);
   }, want);
 }
 INSTANTIATE_TEST_SUITE_P(Gates, Delta,
                          testing::Values(DeltaCase{"usual", 0, 0, 16, 24}, DeltaCase{"remembers", -30, 0, 32, 16}, DeltaCase{"forgets", 60, 0, 16, 16},
-                                         DeltaCase{"writes_all", -3, 40, 12, 40}, DeltaCase{"writes_nothing", -3, -200, 16, 8}),
+                                         DeltaCase{"writes_all", -3, 40, 12, 40}, DeltaCase{"writes_nothing", -3, -200, 16, 8}, DeltaCase{"tiled", 0, 0, 16, 24, true}),
                          [](const auto& info) { return std::string(info.param.name); });
 
 class Scan : public testing::TestWithParam<bool> {};
 TEST_P(Scan, AsPlainLoops) {
   const bool channels = GetParam();
   const int H = channels ? 1 : 4, P = channels ? 40 : 24, N = 12, G = channels ? 1 : 2, steps = channels ? P : H;
-  const int64_t T = 21;
+  const int64_t T = 45;
   const auto x = random(size_t(T * H * P), 1), b = random(size_t(T * G * N), 2), c = random(size_t(T * G * N), 3), dt = random(size_t(T * steps), 4, 2, -1);
   const auto bias = random(size_t(steps), 5), d = random(size_t(steps), 6);
   const int64_t panels = (P + 15) / 16;
@@ -166,12 +224,49 @@ TEST_P(Scan, AsPlainLoops) {
         want[size_t((t * H + h) * P + p)] = out;
       }
   ScanArgs args{.dt_bias = bias, .d = d, .neg_a = neg_a, .dt_low = 0, .dt_high = 2, .heads = H, .dim = P, .states = N, .groups = G, .per_channel = channels};
-  expect_all_ways(T, args.state_floats(), [&](Ops& o, int64_t first, int64_t n) {
-    args.x = rows(o, x, first, n, H * P), args.b = rows(o, b, first, n, G * N), args.c = rows(o, c, first, n, G * N), args.dt = rows(o, dt, first, n, steps);
+  expect_all_ways(T, args.state_floats(), [&](Ops& o, const std::vector<int64_t>& at) {
+    args.x = rows(o, x, at, H * P), args.b = rows(o, b, at, G * N), args.c = rows(o, c, at, G * N), args.dt = rows(o, dt, at, steps);
     return o.scan(args);
   }, want);
 }
 INSTANTIATE_TEST_SUITE_P(Mamba, Scan, testing::Bool(), [](const auto& info) { return info.param ? "one" : "two"; });
+
+/// The kernels that go token by token are the reference of those that go chunk by chunk.
+class Sequential : public testing::TestWithParam<bool> {};
+TEST_P(Sequential, StepsComeToWhatChunksCome) {
+  using namespace kernels::cpu;
+  const bool delta = GetParam();
+  constexpr int kDepth = 33, kTokens = 77;
+  const auto q = random(kTokens * kDepth, 1, 0.2f), k = random(kTokens * kDepth, 2, 0.15f), x = random(kTokens * 16, 3);
+  std::vector<float> alpha = random(kTokens, 4), step = random(kTokens, 5);
+  for (float& v : alpha) v = 1 / (1 + std::exp(-v - 2));
+  for (float& v : step) v = 1 / (1 + std::exp(-v));
+  alpha[20] = 0;  // forgets all
+  const float skip = 0.75f;
+  for (const auto& isa : isa_candidates()) {
+    if (!isa.runnable) continue;
+    const RecurrentKernels& kernels = (*pick_isa(isa.isa))->recurrent;
+    std::vector<float> one = random(kDepth * 16, 6), two = one, want(kTokens * 16), got(kTokens * 16);
+    if (delta) {
+      kernels.delta({.state = one.data(), .q = q.data(), .k = k.data(), .v = x.data(), .alpha = alpha.data(), .beta = step.data(), .out = want.data(),
+                     .qk_stride = kDepth, .v_stride = 16, .gate_stride = 1, .out_stride = 16, .tokens = kTokens, .dk = kDepth, .lanes = 16});
+    } else {
+      kernels.ssd({.state = one.data(), .x = x.data(), .b = k.data(), .c = q.data(), .dt = step.data(), .alpha = alpha.data(), .neg_a = nullptr, .d = &skip,
+                   .out = want.data(), .x_stride = 16, .bc_stride = kDepth, .dt_stride = 1, .out_stride = 16, .tokens = kTokens, .states = kDepth, .lanes = 16});
+    }
+    std::vector<StateRow> table(kTokens);
+    std::vector<float> keys(kDepth * kStateChunk), decays(kStateChunk), open(16 * kStateChunk);
+    kernels.state_rows({.rows = table.data(), .q = q.data(), .k = k.data(), .alpha = alpha.data(), .step = step.data(), .open_keys = keys.data(),
+                        .open_alpha = decays.data(), .next_head = 1, .head_rows = kTokens, .qk_stride = kDepth, .gate_stride = 1, .tokens = kTokens, .at = 0, .keep = kStateChunk,
+                        .depth = kDepth, .heads = 1});
+    (delta ? kernels.delta_chunks : kernels.ssd_chunks)(
+        {.state = two.data(), .open = open.data(), .open_keys = keys.data(), .rows = table.data(), .q = q.data(), .k = k.data(), .x = x.data(),
+         .skip = delta ? 0 : skip, .out = got.data(), .qk_stride = kDepth, .x_stride = 16, .out_stride = 16, .tokens = kTokens, .at = 0,
+         .depth = kDepth, .lanes = 16});
+    for (size_t i = 0; i < got.size(); ++i) ASSERT_NEAR(got[i], want[i], 1e-5 * (1 + std::abs(want[i]))) << isa.isa << ", token " << i / 16;
+  }
+}
+INSTANTIATE_TEST_SUITE_P(Kernels, Sequential, testing::Bool(), [](const auto& info) { return info.param ? "delta" : "ssd"; });
 
 }  // namespace
 }  // namespace isotope::ops
