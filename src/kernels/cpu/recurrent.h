@@ -1,5 +1,6 @@
 // Kernels of layers that carry a state from token to token: short convolutions, the gated delta rule, selective state spaces. Each walks the tokens of one
-// sequence one after the other, so that its result does not depend on where a prompt is cut; sixteen lanes are sixteen channels of the output.
+// sequence one after the other, or in chunks anchored at position 0, so that its result does not depend on where a prompt is cut; sixteen lanes are sixteen
+// channels of the output.
 #pragma once
 
 #include <cstdint>
