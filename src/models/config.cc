@@ -285,7 +285,7 @@ void ModelConfig::settle() {
 Result<ModelConfig> parse_config(const weights::Checkpoint& ck, const std::map<std::string, std::string>& overrides, int64_t served_len) {
   ISO_TRY(const ConfigSource s, ck.container() == "gguf" ? gguf_source(ck, overrides) : hf_source(ck, overrides));
   Result<ModelConfig> c = parse_fields(s, ck, served_len);
-  if (!c && s.gguf) name_gguf_key(ck.metadata().string_or("general.architecture", s.arch->gguf).value_or(s.arch->gguf), c.error());
+  if (!c && s.gguf) name_gguf_key(*s.arch, ck.metadata().string_or("general.architecture", s.arch->gguf).value_or(s.arch->gguf), c.error());
   return c;
 }
 

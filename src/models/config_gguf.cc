@@ -231,14 +231,16 @@ void read_gemma(const Checkpoint& c, const Arch& arch, int64_t experts, json& ou
 
 }  // namespace
 
-void name_gguf_key(std::string_view architecture, Error& e) {
+void name_gguf_key(const Arch& arch, std::string_view architecture, Error& e) {
   const KeyRow* named = nullptr;  // the longest: num_experts is part of num_experts_per_tok
   for (const KeyRow& row : kKeys) {
     std::string field = row.hf + 1;
     std::replace(field.begin(), field.end(), '/', '.');
     if (e.what.find(field) != std::string::npos && (!named || field.size() >= std::string_view(named->hf).size())) named = &row;
   }
-  if (named) e.source += fmt::format(", {}.{}", architecture, named->gguf);
+  const std::string_view state = gguf_state_key(arch, e.what);
+  if (!state.empty()) e.source += fmt::format(", {}.{}", architecture, state);
+  else if (named) e.source += fmt::format(", {}.{}", architecture, named->gguf);
 }
 
 Result<ConfigSource> gguf_source(const Checkpoint& c, const std::map<std::string, std::string>& overrides) {

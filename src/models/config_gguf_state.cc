@@ -64,6 +64,14 @@ const char* kind_of(const Checkpoint& c, int64_t layer, bool one_block) {
 
 }  // namespace
 
+std::string_view gguf_state_key(const Arch& arch, std::string_view text) {
+  for (const StateKey& k : kKeys)
+    if (k.mixer == arch.mixer && text.find(k.field) != text.npos) return k.gguf;
+  for (const Quotient& q : kQuotients)
+    if (q.mixer == arch.mixer && text.find(q.field) != text.npos) return "ssm.inner_size";
+  return {};
+}
+
 Result<void> read_gguf_state(const Checkpoint& c, const Arch& arch, const std::string& prefix, json& out) {
   const Metadata& m = c.metadata();
   if (arch.mixer == Mixer::attention) return {};
@@ -77,6 +85,9 @@ Result<void> read_gguf_state(const Checkpoint& c, const Arch& arch, const std::s
     ISO_TRY(const int64_t by, m.integer(prefix + std::string(q.by)));
     if (by < 1 || inner % by) return wrong(m, fmt::format("{}ssm.inner_size is {}, no multiple of {} {}", prefix, inner, q.by, by));
     out[q.field] = inner / by;
+  }
+  if (const std::string eps = prefix + "attention.layer_norm_epsilon"; !out.contains("rms_norm_eps") && m.has(eps)) {  // Nemotron-H
+    ISO_TRY(out["rms_norm_eps"], m.number(eps));
   }
   ISO_TRY(const bool plain_norms, m.boolean_or(prefix + "ssm.dt_b_c_rms", false));
   if (plain_norms) return unknown(m, prefix + "ssm.dt_b_c_rms is true", "only models without it are supported");

@@ -26,7 +26,9 @@ Result<void> read_gguf_state(const weights::Checkpoint&, const Arch&, const std:
 /// Bring config.json of families with words of their own to those of the others.
 void spell_step(nlohmann::json&);
 void spell_longcat(nlohmann::json&);
-/// Adds the GGUF spelling of the field that an error speaks of.
-void name_gguf_key(std::string_view architecture, Error&);
+/// The key, after "<architecture>.", from which read_gguf_state() took the field that a text speaks of; empty if none.
+std::string_view gguf_state_key(const Arch&, std::string_view text);
+/// Adds the GGUF spelling of the field that an error speaks of; `architecture` is what the file calls it.
+void name_gguf_key(const Arch&, std::string_view architecture, Error&);
 
 }  // namespace isotope::models

@@ -122,8 +122,14 @@ constexpr LayerRow kFeedForwardBlock[] = {
     {.gguf = "ffn_gate.bias", .hf = "feed_forward.gate_proj.bias", .rows = Size::ffn, .bias = &Layer::gate, .when = &ModelConfig::mlp_bias, .ffn = true},
     {.gguf = "ffn_up.bias", .hf = "feed_forward.up_proj.bias", .rows = Size::ffn, .bias = &Layer::up, .when = &ModelConfig::mlp_bias, .ffn = true},
     {.gguf = "ffn_down.bias", .hf = "feed_forward.down_proj.bias", .rows = Size::hidden, .bias = &Layer::down, .when = &ModelConfig::mlp_bias, .ffn = true},
+};
+constexpr LayerRow kBlockNorms[] = {
     {.gguf = "attn_norm.weight", .hf = "input_layernorm.weight", .rows = Size::hidden, .vector = &Layer::attn_norm},
     {.gguf = "ffn_norm.weight", .hf = "pre_ff_layernorm.weight", .rows = Size::hidden, .vector = &Layer::ffn_norm},
+};
+constexpr LayerRow kFalconNorms[] = {
+    {.gguf = "attn_norm.weight", .hf = "input_layernorm.weight", .rows = Size::hidden, .vector = &Layer::attn_norm},
+    {.gguf = "ffn_norm", .hf = "pre_ff_layernorm.weight", .rows = Size::hidden, .vector = &Layer::ffn_norm},  // no .weight, in published files too
 };
 constexpr LayerRow kMixedNorms[] = {
     {.gguf = "", .hf = "attention_layer_norm.weight", .rows = Size::hidden, .vector = &Layer::attn_norm, .on = On::recurrent},
@@ -261,7 +267,8 @@ constexpr auto kLateNormQkRows = joined(kAttention, kFeedForward, kLateNorm, kHe
 constexpr auto kSinkRows = joined(kAttention, kFeedForward, kLateNorm, kSinks);
 constexpr auto kGlm4Rows = joined(kAttention, kFeedForward, kGlm4);
 constexpr auto kGraniteHybridRows = joined(kAttention, kSharedMlp, kPreNorm);
-constexpr auto kBlockRows = joined(kAttention, kFeedForwardBlock);
+constexpr auto kJambaRows = joined(kAttention, kFeedForwardBlock, kBlockNorms);
+constexpr auto kFalconRows = joined(kAttention, kFeedForwardBlock, kFalconNorms);
 constexpr auto kMixedNormRows = joined(kAttention, kFeedForward, kMixedNorms, kWideNorm);
 constexpr auto kParallelRows = joined(kAttention, kFeedForward, kParallel);
 constexpr auto kStarcoderRows = joined(kAttention, kUngated, kPreNorm, kPreLayerNorm);
@@ -338,7 +345,8 @@ std::span<const GlobalRow> word_globals() { return kWordGlobals; }
 std::span<const LayerRow> mamba_rows() { return kMamba; }
 std::span<const LayerRow> nemotron_rows() { return kNemotron; }
 std::span<const LayerRow> granite_hybrid_rows() { return kGraniteHybridRows; }
-std::span<const LayerRow> block_rows() { return kBlockRows; }
+std::span<const LayerRow> jamba_rows() { return kJambaRows; }
+std::span<const LayerRow> falcon_rows() { return kFalconRows; }
 std::span<const LayerRow> mixed_norm_rows() { return kMixedNormRows; }
 std::span<const LayerRow> lfm2_rows() { return kLfm2; }
 std::span<const LayerRow> dense_rows() { return kDenseRows; }

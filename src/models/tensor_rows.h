@@ -85,7 +85,8 @@ std::span<const LayerRow> mamba_rows();      ///< one norm: Mamba 1 and 2
 std::span<const LayerRow> lfm2_rows();
 std::span<const LayerRow> nemotron_rows();       ///< one norm, attention, and feed-forward blocks without a gate: Nemotron-H
 std::span<const LayerRow> granite_hybrid_rows(); ///< dense_rows() with the shared block's names
-std::span<const LayerRow> block_rows();          ///< dense_rows() with feed_forward's names: Jamba, Falcon-H1
+std::span<const LayerRow> jamba_rows();          ///< dense_rows() with feed_forward's names
+std::span<const LayerRow> falcon_rows();         ///< the same, Falcon-H1
 std::span<const LayerRow> mixed_norm_rows();     ///< norms before blocks or after them, by kind of layer: OLMo Hybrid
 std::span<const LayerRow> dense_rows();      ///< Llama, Mistral, SmolLM, Qwen 2, Gemma 1, Phi 3, Granite
 std::span<const LayerRow> qk_norm_rows();    ///< the same with a norm on each head of q and k: Qwen 3

@@ -175,7 +175,9 @@ TEST_P(Hybrid, StatesGiveWayToRequests) {
   expect_all_blocks_back(*e);
 }
 
-INSTANTIATE_TEST_SUITE_P(Models, Hybrid, testing::Values("qwen3_next", "qwen3_5", "lfm2", "mamba", "mamba2"), [](const auto& info) { return std::string(info.param); });
+INSTANTIATE_TEST_SUITE_P(Models, Hybrid, testing::Values("qwen3_next", "qwen3_5", "lfm2", "mamba", "mamba2", "granitemoehybrid", "nemotron_h_latent", "falcon_h1", "jamba",
+                                         "kimi_linear", "minimax", "olmo_hybrid", "bailing_hybrid"),
+                         [](const auto& info) { return std::string(info.param); });
 
 }  // namespace
 }  // namespace isotope::engine::test

@@ -126,6 +126,50 @@ TEST(Moe, ARowDoesNotDependOnItsNeighboursNorOnTheTeam) {
   }
 }
 
+/// Nemotron's experts: up, activation, down; the latent ones between two matrices of the layer.
+TEST(Moe, WithoutGatesAndInAnotherWidth) {
+  for (const Formats& f : {kFormats[1], kFormats[2]}) {
+    for (int64_t latent : {int64_t{0}, int64_t{128}}) {
+      auto ops = *make_cpu_ops({.threads = 2, .pin = false});
+      const Shape s{.shared = 128};
+      const int64_t inside = latent ? latent : s.hidden;
+      Moe m = make_moe(*ops, s, f, {.score = Routing::Score::sigmoid});
+      m.act = Activation::relu2;
+      m.shared_gate = {}, m.shared.gate = {};
+      for (FeedForward& e : m.experts) {
+        const auto seed = uint32_t(100 + (&e - m.experts.data()));
+        e = {{}, linear(*ops, f.up, s.ffn, inside, seed), linear(*ops, f.down, inside, s.ffn, seed + 50)};
+      }
+      if (latent) m.to_latent = linear(*ops, f.up, latent, s.hidden, 90), m.from_latent = linear(*ops, f.up, s.hidden, latent, 91);
+      begin(*ops);
+      const Tensor x = input(*ops, 37, s.hidden, true);
+      const auto got = values(ops->moe(x, m));
+      base::Team team(2, false);
+      base::Arena arena;
+      const CpuTuning tuning;
+      const auto table = kernels::cpu::pick_isa("");
+      const Choice c = choose({team, **table, arena, tuning}, m, ops->linear(x, m.router));
+      const auto through = [&](Tensor in, const FeedForward& e) {
+        const Tensor h = ops->linear(in, e.up);
+        ops->activate(h, m.act);
+        return ops->linear(h, e.down);
+      };
+      for (int64_t r : {0, 18, 36}) {
+        const Tensor one{x.row(r), 1, x.cols, x.stride}, in = latent ? ops->linear(one, m.to_latent) : one;
+        Tensor sum = ops->empty(1, inside);
+        std::memset(sum.data, 0, size_t(inside) * 4);
+        for (int n = 0; n < s.used; ++n) {
+          const size_t i = size_t(r * s.used + n);
+          ops->add(sum, through(in, m.experts[size_t(c.experts[i])]), c.weights[i]);
+        }
+        if (latent) sum = ops->linear(sum, m.from_latent);
+        ops->add(sum, through(one, m.shared));
+        ASSERT_EQ(std::memcmp(&got[size_t(r * s.hidden)], values(sum).data(), size_t(s.hidden) * 4), 0) << f.name << " " << latent << " row " << r;
+      }
+    }
+  }
+}
+
 TEST(Moe, AllRowsToOneExpertAndExpertsWithoutRows) {
   for (const Formats& f : {kFormats[0], kFormats[2]}) {
     auto ops = *make_cpu_ops({.threads = 2, .pin = false});

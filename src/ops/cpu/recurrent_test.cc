@@ -1,143 +1,12 @@
 // Layers with a state against plain loops in double precision; and the same bits from every instruction set, thread count and cut of the tokens.
 #include "ops/recurrent.h"
 
-#include <gtest/gtest.h>
-
-#include <algorithm>
-#include <cmath>
-#include <cstring>
-#include <functional>
-#include <random>
-
-#include "kernels/cpu/pick.h"
-#include "ops/ops.h"
+#include "ops/cpu/state_walk.h"
 
 namespace isotope::ops {
 namespace {
 
-std::vector<float> random(size_t n, uint32_t seed, float scale = 1, float centre = 0) {
-  std::mt19937 gen(seed);
-  std::normal_distribution<float> d(centre, scale);
-  std::vector<float> v(n);
-  for (float& x : v) x = d(gen);
-  return v;
-}
-
-/// Runs the op over rows that hold the numbers of these tokens.
-using Step = std::function<Tensor(Ops&, const std::vector<int64_t>& tokens)>;
-
-/// Sequences that all consist of the same tokens, in slots that were full of another's numbers.
-class Walk {
- public:
-  static constexpr int32_t kSlots = 4;
-  /// Tokens [first, first + n) of the sequence in a slot.
-  struct Part {
-    int32_t slot;
-    int64_t first, n;
-  };
-
-  Walk(const CpuOpsOptions& o, int64_t state_floats) : ops_(*make_cpu_ops(o)) {
-    const KvLayerSpec spec{.group = 0, .state_floats = state_floats};
-    const int64_t slots[] = {kSlots};
-    kv_ = *ops_->make_kv({&spec, 1}, slots, 16, KvType::f32);
-    for (int slot = 0; slot < kSlots; ++slot) spoil(slot);
-  }
-
-  std::vector<float> step(const std::vector<Part>& parts, const Step& f) {
-    std::vector<int32_t> tokens, positions, start{0}, context, slots;
-    std::vector<int64_t> at;
-    for (const Part& p : parts) {
-      for (int64_t i = p.first; i < p.first + p.n; ++i) at.push_back(i), positions.push_back(int32_t(i));
-      start.push_back(int32_t(at.size()));
-      context.push_back(int32_t(p.first + p.n));
-      slots.push_back(p.slot);
-    }
-    tokens.resize(at.size());
-    const Batch::Group group{slots.data(), 1, {}};
-    ops_->begin({tokens, positions, start, context, {}, {&group, 1}}, kv_.get());
-    const Tensor t = f(*ops_, at);
-    std::vector<float> out;
-    for (int64_t r = 0; r < t.rows; ++r) out.insert(out.end(), t.row(r), t.row(r) + t.cols);
-    return out;
-  }
-
-  /// T tokens in steps of `chunk`. Moves: each step finds the state in another slot, as after a checkpoint.
-  std::vector<float> run(int64_t T, int64_t chunk, const Step& f, bool moves = false) {
-    std::vector<float> out;
-    int32_t slot = 1;
-    for (int64_t at = 0; at < T; at += chunk) {
-      const auto part = step({{slot, at, std::min(chunk, T - at)}}, f);
-      out.insert(out.end(), part.begin(), part.end());
-      if (!moves) continue;
-      kv_->copy_block(0, slot, (slot + 1) % kSlots);
-      spoil(slot);
-      slot = (slot + 1) % kSlots;
-    }
-    return out;
-  }
-
- private:
-  void spoil(int slot) {
-    const auto bytes = kv_->block_bytes(0, slot);
-    std::fill_n(reinterpret_cast<float*>(bytes.data()), bytes.size() / 4, 1e6f);
-  }
-  std::unique_ptr<Ops> ops_;
-  std::unique_ptr<KvCache> kv_;
-};
-
-Tensor rows(Ops& o, const std::vector<float>& all, const std::vector<int64_t>& tokens, int64_t cols) {
-  const Tensor t = o.empty(int64_t(tokens.size()), cols);
-  for (int64_t r = 0; r < t.rows; ++r) std::copy_n(all.data() + tokens[size_t(r)] * cols, cols, t.row(r));
-  return t;
-}
-
-double softplus(double x) { return x > 30 ? x : std::log1p(std::exp(x)); }
-double sigmoid(double x) { return 1 / (1 + std::exp(-x)); }
-
-/// Three sequences in the same steps, which they enter and leave at different places.
-void expect_together(int64_t T, int64_t state_floats, const Step& step, const std::vector<float>& want) {
-  Walk walk({.threads = 2, .pin = false}, state_floats);
-  int64_t done[3] = {};
-  std::mt19937 gen(3);
-  const size_t cols = want.size() / size_t(T);
-  while (*std::min_element(done, done + 3) < T) {
-    std::vector<Walk::Part> parts;
-    for (int s = 0; s < 3; ++s)
-      if (done[s] < T && gen() % 4) parts.push_back({s + 1, done[s], std::min<int64_t>(T - done[s], 1 + int64_t(gen() % (gen() % 3 ? 3 : 19)))});
-    if (parts.empty()) continue;
-    const auto got = walk.step(parts, step);
-    size_t row = 0;
-    for (const auto& p : parts) {
-      ASSERT_EQ(std::memcmp(&got[row * cols], &want[size_t(p.first) * cols], size_t(p.n) * cols * sizeof(float)), 0) << "slot " << p.slot << ", token " << p.first;
-      row += size_t(p.n);
-      done[p.slot - 1] += p.n;
-    }
-  }
-}
-
-/// Every way to run it gives the bits of the first; those are near `want`.
-void expect_all_ways(int64_t T, int64_t state_floats, const Step& step, const std::vector<double>& want) {
-  std::vector<float> first;
-  for (const auto& isa : kernels::cpu::isa_candidates()) {
-    if (!isa.runnable) continue;
-    for (const int64_t chunk : {T, int64_t{1}, int64_t{7}}) {
-      SCOPED_TRACE(testing::Message() << isa.isa << ", steps of " << chunk);
-      Walk walk({.threads = chunk == 7 ? 3 : 1, .isa = std::string(isa.isa), .pin = false}, state_floats);
-      const auto got = walk.run(T, chunk, step);
-      if (first.empty()) first = got;
-      ASSERT_EQ(got.size(), want.size());
-      ASSERT_EQ(std::memcmp(got.data(), first.data(), got.size() * sizeof(float)), 0);
-    }
-  }
-  for (const int64_t chunk : {1, 3, 8, 11}) {
-    SCOPED_TRACE(testing::Message() << "slots that move, steps of " << chunk);
-    Walk walk({.threads = 2, .pin = false}, state_floats);
-    const auto got = walk.run(T, chunk, step, true);
-    ASSERT_EQ(std::memcmp(got.data(), first.data(), got.size() * sizeof(float)), 0);
-  }
-  expect_together(T, state_floats, step, first);
-  for (size_t i = 0; i < want.size(); ++i) ASSERT_NEAR(first[i], want[i], 2e-5 * (1 + std::abs(want[i]))) << i;
-}
+using namespace test;
 
 TEST(Recurrent, ShortConvolution) {
   const int64_t T = 23, C = 300;
@@ -267,6 +136,64 @@ TEST_P(Sequential, StepsComeToWhatChunksCome) {
   }
 }
 INSTANTIATE_TEST_SUITE_P(Kernels, Sequential, testing::Bool(), [](const auto& info) { return info.param ? "delta" : "ssd"; });
+
+/// Lightning attention (arXiv:2501.08313) as the scan computes it: S = e^-slope S + v kᵀ, out = S q for each head.
+TEST(Lightning, IsTheScanWithStepsOfOne) {
+  const int H = 3, d = 24;
+  const int64_t T = 21;
+  const auto q = random(size_t(T * H * d), 1, 0.3f), k = random(size_t(T * H * d), 2, 0.3f), v = random(size_t(T * H * d), 3);
+  const std::vector<float> decay = {-0.7f, -0.05f, -0.0002f}, none(H, 0.0f);
+  std::vector<double> want(size_t(T * H * d)), S(size_t(H * d * d), 0);
+  for (int64_t t = 0; t < T; ++t)
+    for (int h = 0; h < H; ++h)
+      for (int j = 0; j < d; ++j) {
+        const size_t at = size_t((t * H + h) * d);
+        double out = 0;
+        for (int i = 0; i < d; ++i) {
+          double& s = S[size_t((h * d + j) * d + i)];
+          s = std::exp(double(decay[size_t(h)])) * s + double(v[at + size_t(j)]) * double(k[at + size_t(i)]);
+          out += s * double(q[at + size_t(i)]);
+        }
+        want[at + size_t(j)] = out;
+      }
+  ScanArgs args{.d = none, .neg_a = decay, .dt_low = 1, .dt_high = 1, .heads = H, .dim = d, .states = d, .groups = H};
+  expect_all_ways(T, args.state_floats(), [&](Ops& o, const std::vector<int64_t>& tokens) {
+    args.x = rows(o, v, tokens, H * d), args.b = rows(o, k, tokens, H * d), args.c = rows(o, q, tokens, H * d);
+    return o.scan(args);
+  }, want);
+}
+
+/// Value heads may share key heads by turns instead of by runs.
+TEST(TiledDelta, IsTheGroupedOneInAnotherOrder) {
+  const int K = 2, V = 4, d = 16;
+  const int64_t T = 9;
+  const auto q = random(size_t(T * K * d), 1, 0.3f), k = random(size_t(T * K * d), 2, 0.25f), v = random(size_t(T * V * d), 3);
+  const auto a = random(size_t(T * V), 4), b = random(size_t(T * V), 5);
+  const std::vector<float> neg_a = {-0.5f, -2, -0.01f, -1}, bias = {0.1f, -0.3f, 0, 0.5f};
+  const int tiled_of[] = {0, 2, 1, 3};  // head h of a grouped model stands there in a tiled one
+  const auto run = [&](bool tiled) {
+    const auto placed = [&](const std::vector<float>& x, int each) {
+      std::vector<float> out(x.size());
+      for (size_t t = 0; t < x.size() / size_t(V * each); ++t)
+        for (int h = 0; h < V; ++h)
+          std::copy_n(&x[(t * V + size_t(h)) * size_t(each)], each, &out[(t * V + size_t(tiled ? tiled_of[h] : h)) * size_t(each)]);
+      return out;
+    };
+    const auto neg = placed(neg_a, 1), dt = placed(bias, 1), pv = placed(v, d), pa = placed(a, 1), pb = placed(b, 1);
+    DeltaArgs args{.neg_a = neg, .dt_bias = dt, .key_heads = K, .value_heads = V, .dk = d, .dv = d, .tiled = tiled};
+    Walk walk({.threads = 1, .pin = false}, args.state_floats());
+    const auto got = walk.run(T, T, [&](Ops& o, const std::vector<int64_t>& tokens) {
+      args.q = rows(o, q, tokens, K * d), args.k = rows(o, k, tokens, K * d), args.v = rows(o, pv, tokens, V * d);
+      args.a = rows(o, pa, tokens, V), args.b = rows(o, pb, tokens, V);
+      return o.gated_delta(args);
+    });
+    return got;
+  };
+  const auto grouped = run(false), tiled = run(true);
+  for (int64_t t = 0; t < T; ++t)
+    for (int h = 0; h < V; ++h)
+      ASSERT_EQ(std::memcmp(&grouped[size_t((t * V + h) * d)], &tiled[size_t((t * V + tiled_of[h]) * d)], size_t(d) * sizeof(float)), 0) << t << " " << h;
+}
 
 }  // namespace
 }  // namespace isotope::ops

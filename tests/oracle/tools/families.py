@@ -300,7 +300,7 @@ NEMOTRON_H = dict(vocab_size=VOCAB, hidden_size=64, num_attention_heads=4, num_k
                   pad_token_id=0, initializer_range=0.02)
 NEMOTRON_MOE = dict(n_routed_experts=8, n_shared_experts=1, moe_intermediate_size=32, moe_shared_expert_intermediate_size=48, num_experts_per_tok=3,
                     routed_scaling_factor=2.5, n_group=1, topk_group=1, norm_topk_prob=True)
-family("nemotron_h", "nemotron_h", "NemotronHForCausalLM", merged(NEMOTRON_H, num_hidden_layers=4, hybrid_override_pattern="M-*-"))
+family("nemotron_h", "nemotron_h", "NemotronHForCausalLM", merged(NEMOTRON_H, num_hidden_layers=4, hybrid_override_pattern="M-*-"), raw_config=True)
 family("nemotron_h_moe", "nemotron_h", "NemotronHForCausalLM", merged(NEMOTRON_H, NEMOTRON_MOE, num_hidden_layers=5, hybrid_override_pattern="MEM*E"))
 family("nemotron_h_latent", "nemotron_h", "NemotronHForCausalLM", merged(NEMOTRON_H, NEMOTRON_MOE, num_hidden_layers=4, hybrid_override_pattern="ME*M",
        moe_latent_size=32, n_group=2, topk_group=1))
@@ -308,11 +308,13 @@ FALCON_H1 = merged(BASE, SSM, head_dim=16, attention_bias=False, mlp_bias=False,
                    mamba_norm_before_gate=False, mamba_rms_norm=False, mamba_use_mlp=True, rope_theta=1e11, embedding_multiplier=2.5, lm_head_multiplier=0.25,
                    key_multiplier=0.4, attention_in_multiplier=1.1, attention_out_multiplier=0.9, ssm_in_multiplier=1.25, ssm_out_multiplier=0.7,
                    ssm_multipliers=[0.8, 1.2, 0.5, 0.7, 0.9], mlp_multipliers=[0.9, 0.6], pad_token_id=0)
-family("falcon_h1", "falcon_h1", "FalconH1ForCausalLM", merged(FALCON_H1, mamba_n_groups=1), logit_gain=4)
-family("falcon_h1_rms", "falcon_h1", "FalconH1ForCausalLM", merged(FALCON_H1, mamba_rms_norm=True, tie_word_embeddings=True), embed_std=0.05,
-       final_norm=24.0)
-family("falcon_h1_norm_first", "falcon_h1", "FalconH1ForCausalLM", merged(FALCON_H1, mamba_rms_norm=True, mamba_norm_before_gate=True), gguf=False,
-       logit_gain=4)
+family("falcon_h1", "falcon_h1", "FalconH1ForCausalLM", merged(FALCON_H1, mamba_n_groups=1), gguf=False, logit_gain=4)
+# The GGUF converter multiplies the numbers into the weights; powers of two leave bfloat16 as it is.
+family("falcon_h1_rms", "falcon_h1", "FalconH1ForCausalLM", merged(FALCON_H1, mamba_rms_norm=True, embedding_multiplier=2.0, key_multiplier=0.5,
+       attention_in_multiplier=2.0, attention_out_multiplier=0.5, ssm_in_multiplier=0.5, ssm_out_multiplier=2.0, ssm_multipliers=[0.5, 2.0, 4.0, 1.0, 0.5],
+       mlp_multipliers=[2.0, 0.5]), logit_gain=4)
+family("falcon_h1_norm_first", "falcon_h1", "FalconH1ForCausalLM", merged(FALCON_H1, mamba_rms_norm=True, mamba_norm_before_gate=True,
+       tie_word_embeddings=True), gguf=False, embed_std=0.05, final_norm=24.0)
 family("jamba", "jamba", "JambaForCausalLM", merged(BASE, num_hidden_layers=4, intermediate_size=64, rms_norm_eps=1e-6, attn_layer_offset=2,
        attn_layer_period=4, expert_layer_offset=1, expert_layer_period=2, mamba_conv_bias=True, mamba_d_conv=4, mamba_d_state=8, mamba_dt_rank=8,
        mamba_expand=2, mamba_proj_bias=False, num_experts=4, num_experts_per_tok=2, use_mamba_kernels=False, sliding_window=None, rope_theta=None,
@@ -320,7 +322,7 @@ family("jamba", "jamba", "JambaForCausalLM", merged(BASE, num_hidden_layers=4, i
 family("kimi_linear", "kimi_linear", "KimiLinearForCausalLM", dict(vocab_size=VOCAB, hidden_size=64, initializer_range=0.02, use_cache=True, bos_token_id=1,
        eos_token_id=2, pad_token_id=0, num_attention_heads=4, num_key_value_heads=4, head_dim=24, hidden_act="silu", intermediate_size=96,
        num_hidden_layers=4, rms_norm_eps=1e-5, rope_theta=10000.0, rope_scaling=None, q_lora_rank=None, kv_lora_rank=32, qk_nope_head_dim=16,
-       qk_rope_head_dim=8, v_head_dim=16, mla_use_nope=True, linear_attn_config=dict(full_attn_layers=[4], kda_layers=[1, 2, 3], head_dim=24, num_heads=3,
+       qk_rope_head_dim=8, v_head_dim=16, mla_use_nope=True, linear_attn_config=dict(full_attn_layers=[4], kda_layers=[1, 2, 3], head_dim=24, num_heads=4,
        short_conv_kernel_size=4), num_experts=8, num_experts_per_token=3, num_shared_experts=1, num_expert_group=1, topk_group=1, moe_intermediate_size=32,
        moe_layer_freq=1, moe_renormalize=True, moe_router_activation_func="sigmoid", routed_scaling_factor=2.446, use_grouped_topk=True,
        first_k_dense_replace=1, model_max_length=4096, num_nextn_predict_layers=0, tie_word_embeddings=False),
