@@ -1,6 +1,7 @@
 // config.json of a Hugging Face directory: which row of the architecture list, and where the text model's fields stand.
 #include <fmt/format.h>
 
+#include <limits>
 #include <nlohmann/json.hpp>
 
 #include "models/config_fields.h"
@@ -16,6 +17,18 @@ using weights::Metadata;
 std::string text_of(const json& o, const char* key) {
   const auto it = o.find(key);
   return it != o.end() && it->is_string() ? it->get<std::string>() : std::string();
+}
+
+/// transformers 5 writes numbers that JSON lacks as {"__float__": "Infinity"}. They become what the parser makes of the bare words: the largest number, null.
+void read_floats(json& value) {
+  const auto word = value.is_object() && value.size() == 1 ? value.find("__float__") : value.end();
+  if (value.is_object() && word != value.end() && word->is_string()) {
+    const std::string text = *word;
+    constexpr double kMost = std::numeric_limits<double>::max();
+    value = text == "Infinity" ? json(kMost) : text == "-Infinity" ? json(-kMost) : json();
+  } else if (value.is_structured()) {
+    for (json& v : value) read_floats(v);
+  }
 }
 
 /// The row, or an error that says what the file names and what is supported.
@@ -47,6 +60,7 @@ Result<ConfigSource> hf_source(const weights::Checkpoint& c, const std::map<std:
   for (const char* shared : {"tie_word_embeddings", "eos_token_id", "bos_token_id", "quantization_config"})
     if (const auto it = root.find(shared); it != root.end()) out[shared] = *it;
   out.update(text);
+  read_floats(out);
   if (arch->name == "step3p5") spell_step(out);
   if (arch->name == "longcat_flash") spell_longcat(out);
   ISO_TRY(Metadata fields, Metadata::from_json(out.dump(-1, ' ', false, json::error_handler_t::replace), m.source()));

@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <limits>
+
 #include "models/config.h"
 #include "support/gguf_writer.h"
 #include "support/safetensors_writer.h"
@@ -111,6 +113,17 @@ TEST(ConfigPlaces, WhatIsWrongIsNamed) {
     EXPECT_THAT(c.error().message(), HasSubstr(g.want));
     EXPECT_FALSE(c.error().remedy.empty());
   }
+}
+
+TEST(ConfigPlaces, NumbersThatJsonLacks) {
+  for (const char* limit : {R"([0.5, Infinity])", R"([0.5, {"__float__": "Infinity"}])"}) {
+    const auto c = parse("Mamba2ForCausalLM", std::string(R"("time_step_limit": )") + limit);
+    ASSERT_TRUE(c) << c.error().message();
+    EXPECT_EQ(c->state.dt_low, 0.5f);
+    EXPECT_EQ(c->state.dt_high, std::numeric_limits<float>::max());
+  }
+  EXPECT_FALSE(parse("Mamba2ForCausalLM", R"("time_step_limit": [0.5, {"__float__": 5}])"));
+  EXPECT_FALSE(parse("Mamba2ForCausalLM", R"("time_step_limit": [0.5, {"__float__": "NaN"}])"));
 }
 
 /// GGUF files of hybrid models say kinds of layers by the tensors they hold, and some numbers layer by layer.
