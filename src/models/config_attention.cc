@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <tuple>
 
 #include "models/config_fields.h"
 
@@ -23,6 +24,7 @@ constexpr GeometryRow kGeometry[] = {
     {"global_head_dim", &LayerConfig::head_dim, false, kMaxHeadDim},
     {"num_global_key_value_heads", &LayerConfig::kv_heads, false, kMaxHeads, "attention_k_eq_v"},
     {"swa_num_attention_heads", &LayerConfig::heads, true, kMaxHeads},
+    {"num_sliding_attention_heads", &LayerConfig::heads, true, kMaxHeads},
     {"swa_num_key_value_heads", &LayerConfig::kv_heads, true, kMaxHeads},
     {"swa_head_dim", &LayerConfig::head_dim, true, kMaxHeadDim},
     {"attention_other_setting.num_attention_heads", &LayerConfig::heads, true, kMaxHeads},
@@ -56,6 +58,16 @@ Result<void> parse_geometry(const Metadata& f, ModelConfig& c) {
     for (LayerConfig& l : c.layer)
       if (l.attends() && (l.window > 0) == row.sliding) l.*row.to = int(n);
   }
+  // As transformers 5 writes it: what a layer has of its own under its number.
+  for (size_t i = 0; f.has("per_layer_config") && i < c.layer.size(); ++i)
+    for (const auto& [key, to, most] : {std::tuple("num_attention_heads", &LayerConfig::heads, kMaxHeads),
+                                        std::tuple("num_key_value_heads", &LayerConfig::kv_heads, kMaxHeads),
+                                        std::tuple("head_dim", &LayerConfig::head_dim, kMaxHeadDim)}) {
+      const std::string path = fmt::format("per_layer_config.{}.{}", i, key);
+      if (!f.has(path)) continue;
+      ISO_TRY(const int64_t n, in_range(f, path, 1, most));
+      c.layer[i].*to = int(n);
+    }
   for (size_t i = 0; i < c.layer.size(); ++i)
     if (c.layer[i].heads % c.layer[i].kv_heads)
       return wrong(f, fmt::format("layer {} has {} heads, no multiple of its {} for keys and values", i, c.layer[i].heads, c.layer[i].kv_heads));

@@ -1,8 +1,11 @@
 // config.json of a Hugging Face directory: which row of the architecture list, and where the text model's fields stand.
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <array>
 #include <limits>
 #include <nlohmann/json.hpp>
+#include <span>
 
 #include "models/config_fields.h"
 #include "weights/json.h"
@@ -46,6 +49,19 @@ Result<const Arch*> pick(const Metadata& m, const json& root, const json& text) 
   return arch;
 }
 
+/// Spellings of one number. Where a file uses one of them, the class' default for another one must not hide it.
+constexpr std::array<std::string_view, 4> kExperts = {"num_experts", "num_local_experts", "n_routed_experts", "moe_num_experts"};
+constexpr std::array<std::string_view, 7> kUsed = {"num_experts_per_tok", "moe_k", "moe_topk", "num_experts_per_token", "experts_per_token", "moe_top_k",
+                                                   "top_k_experts"};
+constexpr std::array<std::string_view, 2> kKvHeads = {"num_key_value_heads", "num_attention_groups"};
+
+void drop_hidden_defaults(std::span<const std::string_view> spellings, const json& text, json& out) {
+  const auto in_file = [&](std::string_view key) { return text.contains(key) && !text[key].is_null(); };
+  if (std::none_of(spellings.begin(), spellings.end(), in_file)) return;
+  for (std::string_view key : spellings)
+    if (!in_file(key)) out.erase(std::string(key));
+}
+
 }  // namespace
 
 Result<ConfigSource> hf_source(const weights::Checkpoint& c, const std::map<std::string, std::string>& overrides) {
@@ -60,6 +76,9 @@ Result<ConfigSource> hf_source(const weights::Checkpoint& c, const std::map<std:
   for (const char* shared : {"tie_word_embeddings", "eos_token_id", "bos_token_id", "quantization_config"})
     if (const auto it = root.find(shared); it != root.end()) out[shared] = *it;
   out.update(text);
+  for (const std::span<const std::string_view> spellings : {std::span<const std::string_view>(kExperts), std::span<const std::string_view>(kUsed),
+                                                            std::span<const std::string_view>(kKvHeads)})
+    drop_hidden_defaults(spellings, text, out);
   read_floats(out);
   if (arch->name == "step3p5") spell_step(out);
   if (arch->name == "longcat_flash") spell_longcat(out);

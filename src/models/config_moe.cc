@@ -88,8 +88,8 @@ Result<void> parse_places(const Metadata& f, ModelConfig& c) {
   if (f.has("moe_layers")) {
     ISO_TRY(const std::vector<int64_t> sparse, f.integers("moe_layers"));
     for (int64_t i : sparse) {
-      if (i < 0 || i >= c.layers) return wrong(f, fmt::format("moe_layers names layer {}, there are {}", i, c.layers));
-      c.layer[size_t(i)].moe = true;
+      if (i < 0 || i >= c.layers + c.draft_layers) return wrong(f, fmt::format("moe_layers names layer {}, there are {}", i, c.layers));
+      if (i < c.layers) c.layer[size_t(i)].moe = true;  // the others are those of multi-token prediction
     }
     return {};
   }

@@ -205,6 +205,26 @@ TEST(Config, LayersOfOtherGeometryAndSharedKeys) {
   EXPECT_TRUE(m->layer[1].sinks && !m->layer[0].sinks && !m->layer[0].moe);
 }
 
+TEST(Config, WhatTransformers5Writes) {
+  const auto c = parse_json(json_of("Gemma4ForCausalLM", R"("head_dim": 32, "num_key_value_heads": 2, "layer_types": ["sliding_attention", "full_attention",
+      "sliding_attention", "full_attention"], "per_layer_config": {"1": {"head_dim": 64, "num_key_value_heads": 1}, "3": {"head_dim": 64}})"));
+  ASSERT_TRUE(c) << c.error().message();
+  const int dims[] = {32, 64, 32, 64}, kv_heads[] = {2, 1, 2, 2};
+  for (size_t i = 0; i < 4; ++i) {
+    EXPECT_EQ(c->layer[i].head_dim, dims[i]);
+    EXPECT_EQ(c->layer[i].kv_heads, kv_heads[i]);
+  }
+  // A class default never hides what the file says in other words.
+  const auto m = parse_json(json_of("Qwen3MoeForCausalLM", R"("num_key_value_heads": 2, "num_local_experts": 16, "num_experts_per_token": 2)"));
+  ASSERT_TRUE(m) << m.error().message();
+  EXPECT_EQ(m->moe.experts, 16);
+  EXPECT_EQ(m->moe.routing.used, 2);
+  const auto s = parse_json(json_of("Mamba2ForCausalLM", R"("num_heads": 8, "head_dim": 16, "state_size": 16, "n_groups": 2,
+                                                            "time_step_limit": [0.0, {"__float__": "Infinity"}])"));
+  ASSERT_TRUE(s) << s.error().message();
+  EXPECT_GT(s->state.dt_high, 1e30f);
+}
+
 TEST(Config, HunyuanStretchesItsBaseOnce) {
   const auto c = parse_json(json_of("HunYuanDenseV1ForCausalLM", R"("rope_scaling": {"type": "dynamic", "alpha": 1000.0, "factor": 1.0})"), {}, 1 << 20);
   ASSERT_TRUE(c) << c.error().message();

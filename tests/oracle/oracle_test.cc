@@ -7,34 +7,49 @@
 #include <filesystem>
 
 #include "golden.h"
+#include "support/bytes.h"
 
 namespace isotope::oracle {
 namespace {
 
 struct Case {
-  std::string family, file;  ///< file: "" = the folder, else a GGUF file in it
+  std::string family, file;  ///< file: "" = the folder, else a GGUF file in it, or config.v5.json instead of config.json
 };
+constexpr const char* kV5 = "config.v5.json";
 
 std::vector<Case> cases() {
   std::vector<Case> out;
   for (const std::string& f : families()) {
     out.push_back({f, ""});
-    if (std::filesystem::exists(goldens_folder() + "/" + f + "/model.gguf")) out.push_back({f, "model.gguf"});
+    for (const char* file : {"model.gguf", kV5})
+      if (std::filesystem::exists(goldens_folder() + "/" + f + "/" + file)) out.push_back({f, file});
   }
   return out;
 }
 
-std::string case_name(const testing::TestParamInfo<Case>& info) { return info.param.family + (info.param.file.empty() ? "_safetensors" : "_gguf"); }
+std::string case_name(const testing::TestParamInfo<Case>& info) {
+  return info.param.family + (info.param.file.empty() ? "_safetensors" : info.param.file == kV5 ? "_v5" : "_gguf");
+}
 
 class Oracle : public testing::TestWithParam<Case> {
  protected:
-  void SetUp() override { golden_ = read_golden(GetParam().family); }
+  void SetUp() override {
+    golden_ = read_golden(GetParam().family);
+    const std::string folder = std::filesystem::absolute(goldens_folder() + "/" + GetParam().family).string();
+    path_ = folder + "/" + GetParam().file;
+    if (GetParam().file != kV5) return;
+    path_ = dir_.path();
+    std::filesystem::create_symlink(folder + "/" + kV5, dir_.file("config.json"));
+    std::filesystem::create_symlink(folder + "/model.safetensors", dir_.file("model.safetensors"));
+  }
   Loaded open(int64_t served_len) {
-    auto l = load(goldens_folder() + "/" + GetParam().family + "/" + GetParam().file, served_len, {.threads = 2, .precision = Precision::exact, .pin = false});
+    auto l = load(path_, served_len, {.threads = 2, .precision = Precision::exact, .pin = false});
     EXPECT_TRUE(l) << l.error().message();
     return l ? *std::move(l) : Loaded{};
   }
   Golden golden_;
+  std::string path_;
+  test::TempDir dir_;
 };
 
 float largest_difference(std::span<const float> a, std::span<const float> b) {
