@@ -106,6 +106,8 @@ Result<void> OutputFile::check(const std::string& path, const std::string& sourc
 
 const std::string& OutputFile::path() const { return s_->path; }
 
+bool OutputFile::fine() const { return s_->error == 0; }
+
 void OutputFile::write(const void* data, size_t bytes) {
   const char* at = static_cast<const char*>(data);
   while (bytes > 0 && s_->error == 0) {

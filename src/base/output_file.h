@@ -26,6 +26,7 @@ class OutputFile {
   /// The first failure is kept, and commit() reports it.
   void write(const void* data, size_t bytes);
   void write(std::string_view text) { write(text.data(), text.size()); }
+  bool fine() const;  ///< false once something could not be written
   Result<void> commit();
 
  private:

@@ -52,8 +52,8 @@ constexpr Format kFormats[] = {
     {DType::f8_e8m0, "F8_E8M0", "F8_E8M0", -1, 1, 1, false},
     {DType::i8_g16, "I8_G16", "", -1, 32, 40, true},
     {DType::f8_g32, "F8_G32", "", -1, 32, 36, true},
-    {DType::i4_g32, "I4_G32", "", -1, 32, 21, false},
-    {DType::e2m1_g16, "E2M1_G16", "", -1, 32, 24, false},
+    {DType::i4_g32, "I4_G32", "", -1, 32, 21, true},
+    {DType::e2m1_g16, "E2M1_G16", "", -1, 32, 24, true},
 };
 
 constexpr bool rows_are_in_order() {

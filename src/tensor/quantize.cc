@@ -97,7 +97,7 @@ EncodeBlock encoder(DType t) noexcept {
 uint8_t f32_to_e2m1(float x) noexcept {
   const float a = std::fabs(x);
   const int code = a <= 0.25f ? 0 : a < 0.75f ? 1 : a <= 1.25f ? 2 : a < 1.75f ? 3 : a <= 2.5f ? 4 : a < 3.5f ? 5 : a <= 5.0f ? 6 : 7;
-  return uint8_t(code | (std::signbit(x) ? 8 : 0));
+  return uint8_t(code && std::signbit(x) ? code | 8 : code);
 }
 
 Result<void> quantize(DType t, std::span<const float> in, void* dst) {

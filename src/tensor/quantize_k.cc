@@ -1,5 +1,5 @@
-// K formats: super-blocks of 256 whose runs have scales of their own, rounded to a few bits of one float16. The step of each run is searched: of several
-// tried ones that with the least squared error, large values counting more, after the step itself was fitted to the codes.
+// K formats: super-blocks of 256 whose runs have scales of their own, rounded to a few bits of one float16. The step of each run is searched: of
+// several tried ones that with the least squared error, large values counting more, after the step itself was fitted to the codes.
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -165,10 +165,14 @@ void q6_k(const float* x, uint8_t* b) noexcept {
 
 EncodeBlock encode_k(DType t) noexcept {
   switch (t) {
-    case DType::q4_k: return affine_runs<4>;
-    case DType::q5_k: return affine_runs<5>;
-    case DType::q6_k: return q6_k;
-    default: return nullptr;
+    case DType::q4_k:
+      return affine_runs<4>;
+    case DType::q5_k:
+      return affine_runs<5>;
+    case DType::q6_k:
+      return q6_k;
+    default:
+      return nullptr;
   }
 }
 

@@ -6,6 +6,7 @@
 #include <atomic>
 #include <chrono>
 #include <deque>
+#include <memory>
 #include <mutex>
 #include <new>
 #include <optional>
@@ -16,6 +17,8 @@
 #include "base/log.h"
 #include "base/topology.h"
 #include "weights/json.h"
+#include "weights/online.h"
+#include "weights/stream_quant.h"
 
 namespace isotope::weights {
 
@@ -33,11 +36,34 @@ int worker_count(const levers::Loading& levers, size_t jobs) {
   return std::max(1, std::min({levers.num_threads, allowed, int(std::min<size_t>(jobs, 1024))}));
 }
 
+/// The jobs of a load that are quantized on the way, if there are any.
+class Online {
+ public:
+  Online(const Checkpoint& c, const levers::Loading& levers) : c_(dynamic_cast<const OnlineCheckpoint*>(&c)) {
+    if (c_ && levers.online_quant_streaming) stream_ = std::make_unique<StreamQuant>(*c_, levers.online_quant_host_staging, levers.online_quant_threads);
+  }
+  bool has(const LoadJob& j) const { return c_ && std::any_of(j.tensors.begin(), j.tensors.end(), [&](const TensorEntry* t) { return c_->converts(*t); }); }
+  /// Those that do not stream form a pass of their own behind the others.
+  bool last(const LoadJob& j) const { return !stream_ && has(j); }
+  StreamQuant* stream_for(const LoadJob& j) const { return stream_ && has(j) ? stream_.get() : nullptr; }
+  Result<void> drain() { return stream_ ? stream_->drain() : Result<void>(); }
+  void report(LoadReport& r) const {
+    if (!c_) return;
+    r.quantized = c_->quantized();
+    if (stream_) r.streamed = stream_->done(), r.stream_threads = stream_->workers(), r.most_in_flight = stream_->most_in_flight();
+  }
+
+ private:
+  const OnlineCheckpoint* c_;
+  std::unique_ptr<StreamQuant> stream_;
+};
+
 class Walk {
  public:
-  Walk(const Checkpoint& c, std::vector<LoadJob> jobs, const Progress& progress)
-      : checkpoint_(c), jobs_(std::move(jobs)), progress_(progress) {
-    std::stable_sort(jobs_.begin(), jobs_.end(), [](const LoadJob& a, const LoadJob& b) { return position(a) < position(b); });
+  Walk(const Checkpoint& c, std::vector<LoadJob> jobs, const Online& online, const Progress& progress)
+      : checkpoint_(c), jobs_(std::move(jobs)), online_(online), progress_(progress) {
+    const auto place = [&](const LoadJob& j) { return std::pair(online.last(j), position(j)); };
+    std::stable_sort(jobs_.begin(), jobs_.end(), [&](const LoadJob& a, const LoadJob& b) { return place(a) < place(b); });
     for (const LoadJob& j : jobs_) total_ += bytes_of(j);
   }
 
@@ -80,6 +106,7 @@ class Walk {
 
   Result<void> guarded(LoadJob& j) {
     try {
+      if (StreamQuant* const stream = online_.stream_for(j)) return stream->take(j);
       return load_one(checkpoint_, j);
     } catch (const std::bad_alloc&) {
       return fail(Code::resource_exhausted, "no memory left while loading",
@@ -90,6 +117,7 @@ class Walk {
 
   const Checkpoint& checkpoint_;
   std::vector<LoadJob> jobs_;
+  const Online& online_;
   const Progress& progress_;
   std::atomic<size_t> next_{0};
   std::atomic<bool> failed_{false};
@@ -134,6 +162,9 @@ std::string describe(const LoadReport& r) {
     s += fmt::format("; prefetch {} of {} files, {:.1f} MiB read, {:.1f} MiB warm, {} reader{}", p.files_done, p.files,
                      mib(p.bytes_read), mib(p.bytes_warm), p.threads, p.threads == 1 ? "" : "s");
   if (p.failed) s += fmt::format(", {} failed", p.failed);
+  if (r.quantized && r.streamed)
+    s += fmt::format("; {} of {} matrices quantized during the load, {} workers, at most {} in flight", r.streamed, r.quantized, r.stream_threads, r.most_in_flight);
+  else if (r.quantized) s += fmt::format("; {} matrices quantized after the load of the rest", r.quantized);
   if (r.advised) s += fmt::format("; fadvise on {} files", r.advised);
   return s;
 }
@@ -141,16 +172,21 @@ std::string describe(const LoadReport& r) {
 Result<LoadReport> load_all(const Checkpoint& c, std::vector<LoadJob> jobs, const levers::Loading& levers,
                             const Progress& progress) {
   const auto start = std::chrono::steady_clock::now();
-  Walk walk(c, std::move(jobs), progress);
+  Online online(c, levers);
+  Walk walk(c, std::move(jobs), online, progress);
   LoadReport report;
   report.mapped = !levers.disable_mmap;
   report.advised = advise(c.files(), levers);
   Prefetcher prefetcher(c.files(), levers);
-  report.threads = worker_count(levers, walk.jobs());
+  const bool one_by_one = dynamic_cast<const OnlineCheckpoint*>(&c) && levers.online_quant_streaming && !levers.online_quant_host_staging;
+  report.threads = one_by_one ? 1 : worker_count(levers, walk.jobs());
   walk.run(report.threads);
+  auto drained = online.drain();
   prefetcher.stop();
   prefetcher.wait();
   if (walk.error()) return tl::unexpected(std::move(*walk.error()));
+  ISO_CHECK_OK(drained);
+  online.report(report);
   report.bytes = walk.total();
   report.prefetch = prefetcher.report();
   report.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();

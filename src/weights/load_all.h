@@ -29,6 +29,8 @@ struct LoadReport {
   bool mapped = false;  ///< reader = mmap, otherwise read
   int advised = 0;      ///< files with fadvise hints
   PrefetchReport prefetch;
+  int quantized = 0;  ///< matrices that changed their format on the way (weights/online.h)
+  int streamed = 0, stream_threads = 0, most_in_flight = 0;  ///< of those: finished by ATOM_ONLINE_QUANT_STREAMING's workers
 };
 
 /// One line for the log: "235.2 MiB in 0.41 s: reader=mmap, 2 threads; prefetch 1 of 1 files, 0.0 MiB read, 235.2 MiB warm, 1

@@ -193,6 +193,8 @@ tl::unexpected<Error> Metadata::mismatch(std::string_view key, std::string_view 
 
 bool Metadata::has(std::string_view key) const { return bool(find(key)); }
 
+const GgufValue* Metadata::gguf(std::string_view key) const { return find(key).gguf; }
+
 bool Metadata::is_array(std::string_view key) const {
   const Found f = find(key);
   return (f.gguf && f.gguf->is_array) || (f.json && f.json->is_array());

@@ -69,6 +69,7 @@ class Metadata {
   std::string type_name(std::string_view key) const;                 ///< "u32", "array of string", "object"; empty when missing
   std::string text(std::string_view key, size_t limit = 200) const;  ///< for people: strings cut at `limit`, arrays summarised
   const nlohmann::json* tree() const { return json_.get(); }         ///< the tree (overrides not applied), or null for GGUF
+  const GgufValue* gguf(std::string_view key) const;  ///< the value as the file stores it; null when missing or not of a GGUF file
   const std::string& source() const { return source_; }
 
  private:

@@ -199,6 +199,53 @@ Result<void> decode_floats(const QuantizedParts& p, Grid g, const Scales& s, std
   return {};
 }
 
+/// Pairs of E2M1 as the file has them, into blocks whose halves share bytes.
+void put_nibbles(const uint8_t* codes, int64_t first, std::byte* to) {
+  const auto code = [&](int64_t c) { return codes[(first + c) / 2] >> ((first + c) % 2 * 4) & 15; };
+  for (int64_t i = 0; i < kBlock / 2; ++i) to[i] = std::byte(code(i) | code(i + kBlock / 2) << 4);
+}
+
+/// mxfp4 and e2m1_g16.
+Result<void> decode_e2m1(const QuantizedParts& p, Grid g, const Scales& s, const std::string& name, std::span<std::byte> out) {
+  const auto* codes = static_cast<const uint8_t*>(p.codes.data);
+  const auto* exponents = static_cast<const uint8_t*>(p.scales.data);
+  const bool mx = decoded_type(p) == DType::mxfp4;
+  std::byte* to = out.data();
+  for (int64_t r = 0; r < p.matrices * p.n; ++r)
+    for (int64_t c = 0; c < p.k; c += kBlock, to += kBlock / 2) {
+      if (mx) {
+        const uint8_t e = exponents[r * g.across + c / kBlock];
+        if (e == 0xff) return bad(name, fmt::format("row {} column {}: the scale is NaN", r, c));
+        *to++ = std::byte(e);
+      } else {
+        for (int half = 0; half < 2; ++half, to += 4) {
+          const float scale = s.at(r / p.n, r % p.n, s.group(c + half * kGroup));
+          std::memcpy(to, &scale, 4);
+        }
+      }
+      put_nibbles(codes, r * p.k + c, to);
+    }
+  return {};
+}
+
+/// i4_g32
+Result<void> decode_nibbles(const QuantizedParts& p, Grid g, const Scales& s, std::span<std::byte> out) {
+  const Codes codes(p, g);
+  std::vector<int> q(static_cast<size_t>(p.k));
+  std::byte* to = out.data();
+  for (int64_t r = 0; r < p.n; ++r) {
+    codes.row(r, q);
+    for (int64_t c = 0; c < p.k; c += kBlock) {
+      const int64_t group = s.group(c);
+      const float scale = s.at(0, r, group);
+      std::memcpy(to, &scale, 4), to += 4;
+      *to++ = std::byte(codes.zero(r, group));
+      for (int64_t i = 0; i < kBlock / 2; ++i) *to++ = std::byte(q[size_t(c + i)] | q[size_t(c + i + kBlock / 2)] << 4);
+    }
+  }
+  return {};
+}
+
 Result<void> decode_codes(const QuantizedParts& p, Grid g, const Scales& s, const std::string& name, std::span<std::byte> out) {
   const Codes codes(p, g);
   const DType type = decoded_type(p);
@@ -234,6 +281,11 @@ tensor::DType decoded_type(const QuantizedParts& p) {
   const int64_t columns = g ? g->columns : 1;
   if (p.k % kBlock || there(p.columns)) return DType::f32;
   if (p.layout == Layout::floats8) return columns % kBlock ? DType::f32 : DType::f8_g32;
+  if (p.layout == Layout::fp4) {
+    const bool powers = p.scales.dtype == DType::f8_e8m0 || p.scales.dtype == DType::u8;
+    return powers && columns == kBlock && g->rows == 1 && !there(p.global) ? DType::mxfp4 : columns % kGroup ? DType::f32 : DType::e2m1_g16;
+  }
+  if (p.bits == 4 && columns % kBlock == 0) return DType::i4_g32;
   const bool wide = p.bits == 8 && there(p.zeros) && p.layout != Layout::bytes;  // less a zero point they may need nine bits
   return columns % kGroup || wide ? DType::f32 : DType::i8_g16;
 }
@@ -255,7 +307,12 @@ Result<void> decode_quantized(const QuantizedParts& p, const std::string& name, 
   ISO_CHECK_OK(check_quantized(p, name));
   ISO_TRY(const Grid g, grid_of(p, name));
   ISO_TRY(const Scales s, Scales::make(p, g));
-  return p.layout == Layout::floats8 ? decode_floats(p, g, s, out) : decode_codes(p, g, s, name, out);
+  if (p.layout == Layout::floats8) return decode_floats(p, g, s, out);
+  switch (decoded_type(p)) {
+    case DType::mxfp4: case DType::e2m1_g16: return decode_e2m1(p, g, s, name, out);
+    case DType::i4_g32: return decode_nibbles(p, g, s, out);
+    default: return decode_codes(p, g, s, name, out);
+  }
 }
 
 }  // namespace isotope::weights

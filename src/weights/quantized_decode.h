@@ -34,7 +34,7 @@ struct QuantizedParts {
 
 /// Checks that the parts' shapes belong together. `name` is the matrix, for messages.
 Result<void> check_quantized(const QuantizedParts&, const std::string& name);
-/// The format whose rows hold the values exactly: i8_g16, f8_g32 or, where scales change too often, f32.
+/// The format whose rows hold the values exactly: i4_g32, i8_g16, f8_g32, mxfp4, e2m1_g16 or, where scales change too often, f32.
 tensor::DType decoded_type(const QuantizedParts&);
 /// Writes [matrices * n, k] in decoded_type().
 Result<void> decode_quantized(const QuantizedParts&, const std::string& name, std::span<std::byte> out);

@@ -52,7 +52,7 @@ def goldens():
 def quantized():
     """tests/golden/quantize: u32 number of elements, the float32 input, then the bytes that the reference writes."""
     rng = np.random.default_rng(8)
-    for name in ("F16", "BF16", "Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q8_0"):
+    for name in ("F16", "BF16", "Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q8_0", "MXFP4"):
         x = rng.normal(0, 1, 192).astype(np.float32)
         x[32:64] = 0
         x[64:96] *= np.float32(1e-7)   # subnormal halves

@@ -16,6 +16,7 @@ void gemm(const GemmArgs& a) noexcept {
 template <Pack P>
 void decode_row(const std::byte* tile, int row, int64_t k, float* out) noexcept {
   if constexpr (pack_row(P).integer()) decode_row_int<P>(tile, row, k, out);
+  else if constexpr (P == Pack::f8g128) decode_row_f8(tile, row, k, out);
   else decode_row_float<P>(tile, row, k, out);
 }
 

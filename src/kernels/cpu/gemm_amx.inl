@@ -76,12 +76,14 @@ inline void amx_dots(const std::byte* unit, int b, int32_t (&sums)[2][kAmxRows *
 /// The float32 part of step() in gemm_int.inl, with the sums given.
 template <Kind K, int Bits>
 inline f32x16 amx_join(f32x16 acc, const Scales& s, RowRef<kAmxRows> a, const int32_t* sum0, const int32_t* sum1) {
-  constexpr bool biased = K != Kind::scale_min && K != Kind::small16_min;
+  constexpr bool biased = K != Kind::scale_min && K != Kind::small16_min && K != Kind::scale_zero;
   const auto dot = [&](const int32_t* sum, int32_t neg_sum) {
     const i32x16 v = load(sum);
     return biased ? v + set1(int32_t(uint32_t(neg_sum) << (Bits - 1))) : v;
   };
-  if constexpr (!has_halves(K)) {
+  if constexpr (K == Kind::scale_zero) {
+    return fma(to_f32(load(sum0) + s.s0 * set1(*a.neg_sum())), s.d * a.d(), acc);
+  } else if constexpr (!has_halves(K)) {
     acc = fma(to_f32(dot(sum0, *a.neg_sum())), s.d * a.d(), acc);
     return K == Kind::scale_min ? fma(s.m, a.d_sum(), acc) : acc;
   } else {

@@ -62,6 +62,10 @@ inline void step(f32x16* const (&acc)[T], const Codes (&w)[T], const Scales (&s)
     const Lanes<T> d = dot<Bits, false, 0, 8>(w, q, nullptr);
 #pragma GCC unroll 2
     for (int t = 0; t < T; ++t) *acc[t] = fma(s[t].m, a.d_sum(), fma(to_f32(d.of[t]), s[t].d * a.d(), *acc[t]));
+  } else if constexpr (K == Kind::scale_zero) {
+    const Lanes<T> d = dot<Bits, false, 0, 8>(w, q, nullptr);
+#pragma GCC unroll 2
+    for (int t = 0; t < T; ++t) *acc[t] = fma(to_f32(d.of[t] + s[t].s0 * set1(*a.neg_sum())), s[t].d * a.d(), *acc[t]);
   } else if constexpr (K == Kind::small16) {
     const Lanes<T> h0 = dot<Bits, true, 0, 4>(w, q, a.neg_sum_half(0)), h1 = dot<Bits, true, 4, 4>(w, q, a.neg_sum_half(1));
 #pragma GCC unroll 2

@@ -33,7 +33,7 @@ inline u8x64 load_group(const std::byte* block) {
   const u8x64 low = plane_group<L.low, G, 0>(block);
   if constexpr (P == Pack::iq4_nl || P == Pack::iq4_xs) return lookup(load_table(kIq4Table), low);
   else if constexpr (P == Pack::mxfp4) return lookup(load_table(kE2M1Table16), low);
-  else if constexpr (P == Pack::nvfp4) return lookup(load_table(kE2M1Table128), low);
+  else if constexpr (P == Pack::nvfp4 || P == Pack::e2m1g16) return lookup(load_table(kE2M1Table128), low);
   else if constexpr (L.high > 0) return low | plane_group<L.high, G, L.low>(block + 64 * L.low);
   else return low;
 }
@@ -93,6 +93,11 @@ inline Scales load_scales(const std::byte* unit, int b) {
   } else if constexpr (L.kind == Kind::scale16) {
     s.d = whole(2 * b);
     s.m = whole(2 * b + 1);
+  } else if constexpr (L.kind == Kind::scale_zero) {
+    s.d = whole(0);
+    s.s0 = u8(small_a, 0);
+  } else if constexpr (L.floats == 1) {
+    s.d = whole(0);
   } else {
     s.d = half(0);
     if constexpr (L.halves > 1) s.m = half(1);
@@ -111,6 +116,7 @@ inline void store_block(std::byte* p, const Codes& c, const Scales& s) {
   const auto n = [&](int i) { return reinterpret_cast<int32_t*>(p + 64 * (kGroups + i)); };
   store(f(0), s.d);
   if constexpr (K == Kind::scale_min || K == Kind::scale16) store(f(1), s.m);
+  if constexpr (K == Kind::scale_zero) store(n(1), s.s0);
   if constexpr (K == Kind::small16 || K == Kind::small16_min) store(n(1), s.s0), store(n(2), s.s1);
   if constexpr (K == Kind::small16_min) store(f(3), s.m), store(n(4), s.t0), store(n(5), s.t1);
 }
@@ -120,7 +126,7 @@ template <Pack P>
 void decode_row_int(const std::byte* tile, int lane, int64_t k, float* out) {
   constexpr PackRow L = pack_row(P);
   constexpr bool has_min = L.kind == Kind::scale_min || L.kind == Kind::small16_min;
-  constexpr int bias = has_min ? 0 : 1 << (L.bits - 1);
+  constexpr int bias = has_min || L.kind == Kind::scale_zero ? 0 : 1 << (L.bits - 1);
   alignas(64) std::byte block[unpacked_bytes(L.kind)];
   const auto f = [&](int i) { float v; __builtin_memcpy(&v, block + 64 * (kGroups + i) + 4 * lane, 4); return v; };
   const auto n = [&](int i) { int32_t v; __builtin_memcpy(&v, block + 64 * (kGroups + i) + 4 * lane, 4); return float(v); };
@@ -133,6 +139,7 @@ void decode_row_int(const std::byte* tile, int lane, int64_t k, float* out) {
       const int half = j / 16;
       float y;
       if constexpr (L.kind == Kind::scale) y = f(0) * q;
+      else if constexpr (L.kind == Kind::scale_zero) y = f(0) * (q - n(1));
       else if constexpr (L.kind == Kind::scale_min) y = f(0) * q + f(1);
       else if constexpr (L.kind == Kind::small16) y = f(0) * n(1 + half) * q;
       else if constexpr (L.kind == Kind::small16_min) y = f(0) * n(1 + half) * q - f(3) * n(4 + half);

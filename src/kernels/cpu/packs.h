@@ -21,11 +21,16 @@ constexpr int kLanes = 16;      ///< rows of a vector
 constexpr int kFloatVectors = 4;  ///< vectors of a floating tile
 constexpr int kBlock = 32;      ///< k of a block: one activation scale
 constexpr int kGroups = 8;      ///< groups of four k in a block
+constexpr int kScaledK = 128;   ///< k that share a scale in floating tiles that have scales
 
 enum class Pack : uint8_t {
   q4_0, q4_1, q5_0, q5_1, q8_0, q2_k, q3_k, q4_k, q5_k, q6_k, iq4_nl, iq4_xs, mxfp4, nvfp4,
   i8g16,  ///< any format whose values are whole multiples of one float32 for each 16 k: the IQ1, IQ2, IQ3 and TQ formats
+  i8g128, ///< the same with one for each 128: int8 with a scale for each row
+  i4g32, i4g128,  ///< four-bit codes with a float32 scale and a whole zero point for each 32 or 128 k: GPTQ, AWQ, compressed-tensors
+  e2m1g16,        ///< E2M1 with a float32 scale for each 16 k: NVFP4 with a scale for all
   f16, bf16, f32,
+  f8g128,  ///< E4M3 with a float32 scale for each 128 k
   count_
 };
 
@@ -36,6 +41,7 @@ enum class Kind : uint8_t {
   small16,       ///< d · (s0 · dot0 + s1 · dot1), one whole-number scale for each 16 k
   small16_min,   ///< the same, minus dmin · (m0 · sum0 + m1 · sum1)
   scale16,       ///< d0 · dot0 + d1 · dot1: two fields for each block
+  scale_zero,    ///< d · (dot - zero · sum), the zero point a whole number
   floating,      ///< no codes: 64 values for each k
 };
 
@@ -44,7 +50,7 @@ struct PackRow {
   const char* name;
   Kind kind;
   int bits;        ///< codes are below 2^bits after the table look-up, and stand for code - 2^(bits-1) unless the kind has minima
-  int blocks;      ///< blocks of 32 k in a unit; 0 = floating
+  int blocks;      ///< blocks of 32 k in a unit; 0 = floating, where a unit is one k, or 128 behind a scale for each of the 64 rows
   int low, high;   ///< bits of the two planes
   int small_a, small_b;  ///< bytes a lane
   int halves, floats;    ///< fields a lane
@@ -53,8 +59,8 @@ struct PackRow {
   constexpr int small_a_at() const { return halves_at() + kLanes * 2 * halves; }
   constexpr int small_b_at() const { return small_a_at() + kLanes * small_a; }
   constexpr int blocks_at() const { return small_b_at() + kLanes * small_b; }
-  constexpr int unit_bytes() const { return blocks ? blocks_at() + blocks * block_bytes() : rows() * bits / 8; }
-  constexpr int unit_k() const { return blocks ? blocks * kBlock : 1; }
+  constexpr int unit_bytes() const { return blocks ? blocks_at() + blocks * block_bytes() : rows() * (4 * floats + unit_k() * bits / 8); }
+  constexpr int unit_k() const { return blocks ? blocks * kBlock : floats ? kScaledK : 1; }
   constexpr bool integer() const { return kind != Kind::floating; }
   constexpr int rows() const { return integer() ? kLanes : kLanes * kFloatVectors; }  ///< of a tile
   /// Bytes of a tile of k columns: whole units, rounded up to a cache line.
@@ -80,9 +86,14 @@ constexpr PackRow kPacks[] = {
     {Pack::mxfp4,  "mxfp4",  Kind::scale,       5,   1,     4,  0,   1,     0,   0,     0},
     {Pack::nvfp4,  "nvfp4",  Kind::scale16,     8,   2,     4,  0,   4,     0,   0,     0},
     {Pack::i8g16,  "i8g16",  Kind::scale16,     8,   1,     8,  0,   0,     0,   0,     2},
+    {Pack::i8g128, "i8g128", Kind::scale,       8,   4,     8,  0,   0,     0,   0,     1},
+    {Pack::i4g32,  "i4g32",  Kind::scale_zero,  4,   1,     4,  0,   1,     0,   0,     1},
+    {Pack::i4g128, "i4g128", Kind::scale_zero,  4,   4,     4,  0,   1,     0,   0,     1},
+    {Pack::e2m1g16, "e2m1g16", Kind::scale16,   8,   1,     4,  0,   0,     0,   0,     2},
     {Pack::f16,    "f16",    Kind::floating,    16,  0,     0,  0,   0,     0,   0,     0},
     {Pack::bf16,   "bf16",   Kind::floating,    16,  0,     0,  0,   0,     0,   0,     0},
     {Pack::f32,    "f32",    Kind::floating,    32,  0,     0,  0,   0,     0,   0,     0},
+    {Pack::f8g128, "f8g128", Kind::floating,    8,   0,     0,  0,   0,     0,   0,     1},
 };
 constexpr const PackRow& pack_row(Pack p) { return kPacks[size_t(p)]; }
 

@@ -47,7 +47,7 @@ void check_source(const RowSource& s) {
 
 CpuOps::CpuOps(const kernels::cpu::KernelTable& kernels, int threads, const CpuOpsOptions& options)
     : k_(kernels), precision_(options.precision), tuning_(options.tuning), fusions_(options.fusions), bf16_norms_(options.bf16_norms),
-      team_(threads, options.pin, options.first_core), sparse_(std::make_unique<CpuSparse>(*this)) {}
+      spilled_(options.spill_folder), team_(threads, options.pin, options.first_core), sparse_(std::make_unique<CpuSparse>(*this)) {}
 
 CpuOps::~CpuOps() = default;
 
@@ -62,6 +62,12 @@ void CpuOps::for_rows(int64_t rows, int64_t cost, F&& f) {
 Result<std::unique_ptr<Weight>> CpuOps::pack(const HostTensor& t, std::span<const int32_t> rows, const RowsDone& done) {
   return pack_weight(t, rows, precision_, &store_, done);
 }
+
+Result<std::unique_ptr<Weight>> CpuOps::pack_spilled(const HostTensor& t, std::span<const int32_t> rows, const RowsDone& done) {
+  return pack_weight(t, rows, precision_, &spilled_, done);
+}
+
+size_t CpuOps::packed_bytes(tensor::DType t, int64_t n, int64_t k) const { return ops::packed_bytes(t, n, k, precision_); }
 
 Tensor CpuOps::embed(const Weight& table, float scale) {
   const Tensor out = empty(batch_.T(), table.k);

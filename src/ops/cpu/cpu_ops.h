@@ -39,6 +39,8 @@ class CpuOps final : public Ops {
   ~CpuOps() override;
 
   Result<std::unique_ptr<Weight>> pack(const HostTensor&, std::span<const int32_t> rows, const RowsDone& done) override;
+  Result<std::unique_ptr<Weight>> pack_spilled(const HostTensor&, std::span<const int32_t> rows, const RowsDone& done) override;
+  size_t packed_bytes(tensor::DType t, int64_t n, int64_t k) const override;
 
   void begin(const Batch&, KvCache*) override;
   Tensor empty(int64_t rows, int64_t cols) override;
@@ -135,7 +137,7 @@ class CpuOps final : public Ops {
   CpuTuning tuning_;
   Fusions fusions_;
   bool bf16_norms_;
-  WeightStore store_;
+  WeightStore store_, spilled_;
   base::Team team_;
   base::Arena step_;               ///< until the next begin()
   base::Arena layers_[2];          ///< of the even and the odd layers

@@ -77,8 +77,10 @@ std::vector<double> as_quantized(const KernelTable& t, const float* x, int64_t k
 struct Case {
   DType t;
   int64_t n, k;
+  bool grouped = false;  ///< one scale for 128 columns
 };
-void PrintTo(const Case& c, std::ostream* o) { *o << tensor::format(c.t).name << " n=" << c.n << " k=" << c.k; }
+void PrintTo(const Case& c, std::ostream* o) { *o << tensor::format(c.t).name << " n=" << c.n << " k=" << c.k << (c.grouped ? " grouped" : ""); }
+Sample sample(const Case& c, uint32_t seed) { return c.grouped ? samples::grouped(c.t, c.n, c.k, seed) : samples::tame(c.t, c.n, c.k, seed); }
 
 std::vector<Case> cases() {
   std::vector<Case> r;
@@ -86,6 +88,8 @@ std::vector<Case> cases() {
     const int64_t b = tensor::format(t).block;
     const std::vector<int64_t> ks = b == 1 ? std::vector<int64_t>{1, 31, 33, 259} : b == 256 ? std::vector<int64_t>{256, 1280} : std::vector<int64_t>{b, 3 * b, 832};
     for (const int64_t k : ks) r.push_back({t, k == ks.front() ? 1 : k == ks.back() ? 53 : 16, k});
+    if (t == DType::i4_g32 || t == DType::i8_g16 || t == DType::f8_g32)
+      for (const int64_t k : {128, 832, 1280}) r.push_back({t, 53, k, true});
   }
   return r;
 }
@@ -94,8 +98,8 @@ class Linears : public testing::TestWithParam<Case> {};
 
 // Gate, up and activation in one pass: the bits of three calls, for full panels, small ones and both together, on every instruction set.
 TEST_P(Linears, GatedEqualsTheComposedForm) {
-  const auto [type, n, k] = GetParam();
-  const Sample a = samples::tame(type, n, k, 7), b = samples::tame(type, n, k, 8);
+  const auto [type, n, k, grouped] = GetParam();
+  const Sample a = sample(GetParam(), 7), b = sample(GetParam(), 8);
   const auto gate = pack_weight(a.tensor, {}, Precision::fast), up = pack_weight(b.tensor, {}, Precision::fast);
   ASSERT_TRUE(gate && up);
   const bool integer = static_cast<const PackedWeight&>(**gate).row().integer();
@@ -123,8 +127,8 @@ TEST_P(Linears, GatedEqualsTheComposedForm) {
 // Against float64, with the activations that the kernel multiplies by: what remains is float32 rounding.
 // Each term may be off by 2^-24 of the largest partial sum, a block has three roundings, and minima and codes may cancel (factor 4).
 TEST_P(Linears, MatchesTheReference) {
-  const auto [type, n, k] = GetParam();
-  const Sample s = samples::tame(type, n, k, 42);
+  const auto [type, n, k, grouped] = GetParam();
+  const Sample s = sample(GetParam(), 42);
   const Matrix x = activations(3, k, 1);
   for (const Precision precision : {Precision::fast, Precision::exact}) {
     const auto w = pack_weight(s.tensor, {}, precision);
@@ -151,8 +155,8 @@ TEST_P(Linears, MatchesTheReference) {
 
 // Contract 1: alone, among others, at any place in the batch, on any number of threads, on any ISA, with or without other projections beside it.
 TEST_P(Linears, SameBitsEverywhere) {
-  const auto [type, n, k] = GetParam();
-  const Sample s = samples::tame(type, n, k, 7);
+  const auto [type, n, k, grouped] = GetParam();
+  const Sample s = sample(GetParam(), 7);
   const auto w = pack_weight(s.tensor, {}, Precision::fast);
   ASSERT_TRUE(w);
   const Matrix x = activations(35, k, 2);

@@ -19,9 +19,11 @@ using tensor::DType;
 
 namespace {
 
+/// Layouts in the order in which they are tried; the last one holds everything.
 struct Choice {
   DType dtype;
   Pack fast, exact;
+  Pack compact = Pack::count_;  ///< tried first where suits() says yes: several blocks behind one scale
 };
 constexpr Choice kChoices[] = {
     {DType::f32, Pack::f32, Pack::f32},         {DType::f16, Pack::f16, Pack::f16},         {DType::bf16, Pack::bf16, Pack::bf16},
@@ -33,8 +35,10 @@ constexpr Choice kChoices[] = {
     {DType::nvfp4, Pack::nvfp4, Pack::f32},     {DType::iq1_s, Pack::i8g16, Pack::f32},     {DType::iq1_m, Pack::i8g16, Pack::f32},
     {DType::iq2_xxs, Pack::i8g16, Pack::f32},   {DType::iq2_xs, Pack::i8g16, Pack::f32},    {DType::iq2_s, Pack::i8g16, Pack::f32},
     {DType::iq3_xxs, Pack::i8g16, Pack::f32},   {DType::iq3_s, Pack::i8g16, Pack::f32},     {DType::tq1_0, Pack::i8g16, Pack::f32},
-    {DType::tq2_0, Pack::i8g16, Pack::f32},     {DType::i8_g16, Pack::i8g16, Pack::f32},    {DType::f8_g32, Pack::bf16, Pack::f32},
-    {DType::i4_g32, Pack::i8g16, Pack::f32},    {DType::e2m1_g16, Pack::i8g16, Pack::f32},
+    {DType::tq2_0, Pack::i8g16, Pack::f32},     {DType::i8_g16, Pack::i8g16, Pack::f32, Pack::i8g128},
+    {DType::f8_g32, Pack::bf16, Pack::f32, Pack::f8g128},
+    {DType::i4_g32, Pack::i4g32, Pack::f32, Pack::i4g128},
+    {DType::e2m1_g16, Pack::e2m1g16, Pack::f32},
 };
 
 const Choice* choice(DType t) {
@@ -81,6 +85,23 @@ Result<Source> check(const HostTensor& t, std::span<const int32_t> rows) {
   return Source{t, rows, rows.empty() ? source_rows : int64_t(rows.size()), k, row_bytes};
 }
 
+/// Whether every run of 128 columns has one scale (and zero point) that the compact layout can hold.
+bool suits(Pack pack, const Source& s) {
+  const tensor::Format& f = tensor::format(s.t.dtype);
+  const size_t head = s.t.dtype == DType::i4_g32 ? 5 : s.t.dtype == DType::f8_g32 ? 4 : 8;
+  if (pack == Pack::count_ || (pack != Pack::f8g128 && s.k % pack_row(pack).unit_k())) return false;
+  for (int64_t i = 0; i < s.n; ++i) {
+    const uint8_t *row = s.row(i), *end = row + s.row_bytes;
+    for (int64_t b = 0; row < end; ++b, row += f.bytes) {
+      const uint8_t* first = row - b % 4 * f.bytes;
+      if (std::memcmp(first, row, head) != 0) return false;
+      if (pack == Pack::i8g128 && std::memcmp(row, row + 4, 4) != 0) return false;
+      if (pack == Pack::f8g128 && !read_f8_scale(row)) return false;
+    }
+  }
+  return true;
+}
+
 // One tile whose rows have codes of their own.
 void pack_codes(const Source& s, const PackRow& p, ReadUnit read, int64_t tile, std::byte* to) {
   std::array<UnitRow, kLanes> unit{};
@@ -123,6 +144,22 @@ Result<bool> pack_values(const Source& s, const PackRow& p, int64_t tile, FloatT
   return true;
 }
 
+// One tile of E4M3 behind scales.
+void pack_f8(const Source& s, const PackRow& p, int64_t tile, std::byte* to) {
+  constexpr int kStep = 36;  // bytes of a block of 32
+  const int64_t first = tile * p.rows();
+  for (int lane = 0; lane < p.rows() && first + lane < s.n; ++lane) {
+    const uint8_t* row = s.row(first + lane);
+    for (int64_t k = 0; k < s.k; k += kBlock, row += kStep) {
+      std::byte* unit = to + k / p.unit_k() * p.unit_bytes();
+      const float scale = *read_f8_scale(row);
+      std::memcpy(unit + 4 * lane, &scale, 4);
+      std::byte* codes = unit + 4 * p.rows() + (k % p.unit_k()) * p.rows() + lane;
+      for (int i = 0; i < kBlock; ++i, codes += p.rows()) *codes = std::byte(row[4 + i]);
+    }
+  }
+}
+
 // One tile of 16-bit floats as they are.
 void pack_halves(const Source& s, const PackRow& p, int64_t tile, std::byte* to) {
   const int64_t first = tile * p.rows();
@@ -140,6 +177,7 @@ Result<bool> pack_all(const Source& s, PackedWeight& w, const RowsDone& done) {
   const PackRow& p = w.row();
   // Values alone do not always tell a code of eight bits from its scale; this format has both.
   const ReadUnit read = w.pack == Pack::i8g16 && s.t.dtype == DType::i8_g16 ? read_i8_g16 : unit_reader(w.pack);
+  const bool f8 = w.pack == Pack::f8g128;
   const bool as_is = s.t.dtype == DType::f16 || s.t.dtype == DType::bf16;
   FloatTile scratch;
   int64_t told = 0;
@@ -149,7 +187,9 @@ Result<bool> pack_all(const Source& s, PackedWeight& w, const RowsDone& done) {
       told = read_rows;
     }
     std::byte* to = w.memory.data + size_t(t) * w.tile_bytes;
-    if (read) {
+    if (f8) {
+      pack_f8(s, p, t, to);
+    } else if (read) {
       pack_codes(s, p, read, t, to);
     } else if (as_is) {
       pack_halves(s, p, t, to);
@@ -163,6 +203,14 @@ Result<bool> pack_all(const Source& s, PackedWeight& w, const RowsDone& done) {
 
 }  // namespace
 
+size_t packed_bytes(DType t, int64_t n, int64_t k, Precision precision) {
+  const Choice* c = choice(t);
+  if (!c || n < 1 || k < 1) return 0;
+  const bool exact = precision == Precision::exact, compact = c->compact != Pack::count_ && (!exact || c->compact == Pack::f8g128) && k % kernels::cpu::kScaledK == 0;
+  const PackRow& p = kernels::cpu::pack_row(compact ? c->compact : exact ? c->exact : c->fast);
+  return p.tile_bytes(k) * size_t((n + p.rows() - 1) / p.rows());
+}
+
 Result<std::unique_ptr<Weight>> pack_weight(const HostTensor& t, std::span<const int32_t> rows, Precision precision, WeightStore* store,
                                             const RowsDone& done) {
   ISO_TRY(const Source s, check(t, rows));
@@ -172,8 +220,9 @@ Result<std::unique_ptr<Weight>> pack_weight(const HostTensor& t, std::span<const
   w->k = s.k;
   w->dtype = t.dtype;
   const Choice& c = *choice(t.dtype);
-  // float32 is the last resort of i8g16: it holds what a hostile scale (infinity, NaN) makes of a block.
-  for (const Pack pack : {precision == Precision::exact ? c.exact : c.fast, Pack::f32}) {
+  // float32 is the last resort of i8g16: it holds what a hostile scale (infinity, NaN) makes of a block. E4M3 is as exact as float32 would be.
+  const bool exact = precision == Precision::exact, compact = (!exact || c.compact == Pack::f8g128) && suits(c.compact, s);
+  for (const Pack pack : {compact ? c.compact : exact ? c.exact : c.fast, Pack::f32}) {
     w->pack = pack;
     w->tile_bytes = w->row().tile_bytes(s.k);
     if (__builtin_mul_overflow(w->tile_bytes, size_t(w->tiles()), &w->bytes))

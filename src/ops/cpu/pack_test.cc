@@ -77,6 +77,55 @@ TEST_P(EveryFormat, SelectsAndOrdersRows) {
 }
 INSTANTIATE_TEST_SUITE_P(Pack, EveryFormat, testing::ValuesIn(samples::kWeightTypes), name);
 
+// Four blocks behind one scale: 4.3, 8.25 and 8.25 bits a weight, the same values; columns of 128 may be cut at the end for E4M3.
+TEST(Pack, OneScaleForManyColumnsIsHeldOnce) {
+  struct Case {
+    DType type;
+    int64_t k;
+    Pack pack;
+    double bits;
+  };
+  for (const Case& c : {Case{DType::i4_g32, 512, Pack::i4g128, 4.32}, {DType::i4_g32, 480, Pack::i4g32, 5.27}, {DType::i8_g16, 512, Pack::i8g128, 8.26},
+                        {DType::i8_g16, 480, Pack::i8g16, 10.01}, {DType::f8_g32, 512, Pack::f8g128, 8.26}, {DType::f8_g32, 480, Pack::f8g128, 9.1}}) {
+    SCOPED_TRACE(std::string(tensor::format(c.type).name) + " " + std::to_string(c.k));
+    const Sample s = samples::grouped(c.type, 128, c.k, 31);
+    const auto w = pack_weight(s.tensor, {}, Precision::fast);
+    ASSERT_TRUE(w) << w.error().message();
+    EXPECT_EQ(static_cast<const PackedWeight&>(**w).pack, c.pack);
+    EXPECT_LE(8.0 * double((*w)->bytes), c.bits * 128.0 * double(c.k));
+    EXPECT_EQ(c.k % 128 ? (*w)->bytes : packed_bytes(c.type, 128, c.k, Precision::fast), (*w)->bytes) << "what a forecast says";
+    std::vector<float> row(static_cast<size_t>(c.k));
+    for (const auto& isa : kernels::cpu::isa_candidates()) {
+      if (!isa.runnable) continue;
+      for (int64_t r = 0; r < 128; ++r) {
+        embed_row(*isa.table, **w, r, row.data());
+        for (int64_t i = 0; i < c.k; ++i) ASSERT_EQ(row[size_t(i)], s.values[size_t(r * c.k + i)]) << isa.isa << " row " << r << " k " << i;
+      }
+    }
+  }
+}
+
+TEST(Pack, E4m3KeepsItsBitsInFloat32Too) {
+  const Sample s = samples::grouped(DType::f8_g32, 20, 256, 3);
+  EXPECT_EQ(static_cast<const PackedWeight&>(**pack_weight(s.tensor, {}, Precision::exact)).pack, Pack::f8g128);
+}
+
+TEST(Pack, AFolderHoldsWhatMemoryHasNoRoomFor) {
+  const Sample s = samples::tame(DType::q4_k, 48, 512, 21);
+  WeightStore store("/tmp");
+  const auto w = pack_weight(s.tensor, {}, Precision::fast, &store);
+  ASSERT_TRUE(w) << w.error().message();
+  std::vector<float> row(512);
+  for (int64_t r = 0; r < 48; ++r) {
+    embed_row(any_table(), **w, r, row.data());
+    ASSERT_TRUE(std::equal(row.begin(), row.end(), s.values.begin() + r * 512));
+  }
+  WeightStore nowhere("/no/such/folder");
+  const auto failed = pack_weight(s.tensor, {}, Precision::fast, &nowhere);
+  ASSERT_FALSE(failed);
+  EXPECT_THAT(failed.error().message(), HasSubstr("/no/such/folder"));
+}
+
 TEST(Pack, CoversEveryWeightFormat) {
   for (int t = 0; t < int(DType::count_); ++t) {
     if (!tensor::format(DType(t)).weights) continue;

@@ -162,6 +162,27 @@ void nvfp4(const uint8_t* b, UnitRow& u) noexcept {
   }
 }
 
+// {f32 d; u8 zero; u8 q[16]}
+void i4_g32(const uint8_t* b, UnitRow& u) noexcept {
+  std::memcpy(u.floats, b, 4);
+  u.small_a[0] = b[4];
+  nibbles(b + 5, 16, u.codes);
+}
+void i4_g128(const uint8_t* b, UnitRow& u) noexcept {
+  i4_g32(b, u);
+  for (int i = 1; i < 4; ++i) nibbles(b + 21 * i + 5, 16, u.codes + 32 * i);
+}
+// {f32 d[2]; i8 q[32]}, four of them with one scale
+void i8_g128(const uint8_t* b, UnitRow& u) noexcept {
+  std::memcpy(u.floats, b, 4);
+  for (int i = 0; i < 128; ++i) u.codes[i] = b[i / 32 * 40 + 8 + i % 32] ^ 0x80;
+}
+// {f32 d[2]; u8 q[16]}
+void e2m1_g16(const uint8_t* b, UnitRow& u) noexcept {
+  std::memcpy(u.floats, b, 8);
+  nibbles(b + 8, 16, u.codes);
+}
+
 struct Reader {
   Pack pack;
   ReadUnit read;
@@ -169,6 +190,7 @@ struct Reader {
 constexpr Reader kReaders[] = {
     {Pack::q4_0, q4_0}, {Pack::q4_1, q4_1}, {Pack::q5_0, q5_0}, {Pack::q5_1, q5_1}, {Pack::q8_0, q8_0},     {Pack::q2_k, q2_k},     {Pack::q3_k, q3_k},
     {Pack::q4_k, q4_k}, {Pack::q5_k, q5_k}, {Pack::q6_k, q6_k}, {Pack::iq4_nl, iq4_nl}, {Pack::iq4_xs, iq4_xs}, {Pack::mxfp4, mxfp4}, {Pack::nvfp4, nvfp4},
+    {Pack::i4g32, i4_g32}, {Pack::i4g128, i4_g128}, {Pack::i8g128, i8_g128}, {Pack::e2m1g16, e2m1_g16},
 };
 
 // ---- writing ----------------------------------------------------------------------------------------------------------------------
@@ -250,6 +272,15 @@ void write_unit(const PackRow& p, std::span<const UnitRow, kLanes> rows, std::by
   write_fields<uint8_t>(p.small_b, unit + p.small_b_at(), [&](int lane, int i) { return row(lane).small_b[i]; });
   write_fields<uint16_t>(p.halves, unit + p.halves_at(), [&](int lane, int i) { return row(lane).halves[i]; });
   write_fields<float>(p.floats, unit, [&](int lane, int i) { return row(lane).floats[i]; });
+}
+
+std::optional<float> read_f8_scale(const uint8_t* b) noexcept {
+  float d;
+  std::memcpy(&d, b, 4);
+  if (!(std::fabs(d) < 128.0f)) return {};
+  for (int i = 4; i < 36; ++i)
+    if ((b[i] & 0x7f) == 0x7f) return {};
+  return d * 0x1p120f;
 }
 
 void read_i8_g16(const uint8_t* b, UnitRow& u) noexcept {

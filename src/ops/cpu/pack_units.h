@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 
 #include "kernels/cpu/packs.h"
@@ -21,6 +22,9 @@ using ReadUnit = void (*)(const uint8_t* block, UnitRow& to) noexcept;
 ReadUnit unit_reader(kernels::cpu::Pack) noexcept;
 /// Reads DType::i8_g16 for i8g16.
 void read_i8_g16(const uint8_t* block, UnitRow& to) noexcept;
+
+/// The scale of a DType::f8_g32 block as Pack::f8g128 holds it, times 2^120; nothing if the layout does not hold the block: large scales, codes for NaN.
+std::optional<float> read_f8_scale(const uint8_t* block) noexcept;
 
 /// Writes sixteen rows as one unit.
 void write_unit(const kernels::cpu::PackRow&, std::span<const UnitRow, kernels::cpu::kLanes> rows, std::byte* unit) noexcept;

@@ -15,7 +15,7 @@ constexpr DType kWeightTypes[] = {
     DType::f32,  DType::f16,    DType::bf16,   DType::f8_e4m3, DType::f8_e5m2, DType::q4_0,    DType::q4_1,  DType::q5_0,   DType::q5_1,   DType::q8_0,
     DType::q2_k, DType::q3_k,   DType::q4_k,   DType::q5_k,    DType::q6_k,    DType::iq1_s,   DType::iq1_m, DType::iq2_xxs, DType::iq2_xs, DType::iq2_s,
     DType::iq3_xxs, DType::iq3_s, DType::iq4_nl, DType::iq4_xs, DType::tq1_0,  DType::tq2_0,   DType::mxfp4, DType::nvfp4,
-    DType::i8_g16, DType::f8_g32};
+    DType::i8_g16, DType::f8_g32, DType::i4_g32, DType::e2m1_g16};
 
 /// Where the half precision fields of a block lie.
 inline std::vector<int> half_fields(DType t) {
@@ -26,7 +26,7 @@ inline std::vector<int> half_fields(DType t) {
     case DType::q6_k: return {208};
     case DType::tq1_0: return {52};
     case DType::tq2_0: return {64};
-    case DType::f32: case DType::f16: case DType::bf16: case DType::f8_e4m3: case DType::f8_e5m2: case DType::iq1_m: case DType::mxfp4: case DType::nvfp4: case DType::i8_g16: case DType::f8_g32: return {};
+    case DType::f32: case DType::f16: case DType::bf16: case DType::f8_e4m3: case DType::f8_e5m2: case DType::iq1_m: case DType::mxfp4: case DType::nvfp4: case DType::i8_g16: case DType::f8_g32: case DType::i4_g32: case DType::e2m1_g16: return {};
     default: return {0};
   }
 }
@@ -73,14 +73,29 @@ inline Sample tame(DType t, int64_t n, int64_t k, uint32_t seed) {
     if (t == DType::f8_e5m2) b[0] = uint8_t((b[0] & 0x80) | (rng() % 0x40));
     if (t == DType::mxfp4) b[0] = uint8_t(118 + rng() % 12);
     if (t == DType::f8_g32) for (int j = 4; j < 36; ++j) b[j] &= 0xbf;
-    if (t == DType::i8_g16)
-      for (int g = 0; g < 2; ++g) {
+    if (t == DType::i4_g32) b[4] = uint8_t(b[4] % 17);
+    if (t == DType::i8_g16 || t == DType::i4_g32 || t == DType::e2m1_g16)
+      for (int g = 0; g < (t == DType::i4_g32 ? 1 : 2); ++g) {
         const float d = uniform(rng) * 0.05f;
         std::memcpy(b + 4 * g, &d, 4);
       }
     if (t == DType::nvfp4) for (int g = 0; g < 4; ++g) b[g] = uint8_t(rng() % 0x40);
     if (t == DType::iq1_m)  // the half is spread over the top nibbles of four words
       for (int w = 0; w < 4; ++w) b[49 + 2 * w] = uint8_t((b[49 + 2 * w] & 0x0f) | ((tensor::f32_to_f16(0.01f) >> (4 * w)) & 15) << 4);
+  }
+  decode(s);
+  return s;
+}
+
+/// Scales (and zero points) that hold for 128 columns: what most checkpoints have. REQUIRES: i8_g16, f8_g32 or i4_g32, k % 32 == 0
+inline Sample grouped(DType t, int64_t n, int64_t k, uint32_t seed) {
+  Sample s = tame(t, n, k, seed);
+  const size_t row = tensor::row_bytes(t, k), block = size_t(tensor::format(t).bytes), head = t == DType::i4_g32 ? 5 : t == DType::f8_g32 ? 4 : 8;
+  for (size_t i = 0; i < s.bytes.size(); i += block) {
+    uint8_t* const b = s.bytes.data() + i;
+    if (t == DType::i8_g16) std::memcpy(b + 4, b, 4);
+    if (t == DType::f8_g32) for (size_t j = 4; j < 36; ++j) b[j] = uint8_t((b[j] & 0x7f) == 0x7f ? 0 : b[j]);
+    std::memcpy(b, b - i % row / block % 4 * block, head);
   }
   decode(s);
   return s;

@@ -1,11 +1,14 @@
 #include "ops/cpu/weight_store.h"
 
 #include <fmt/format.h>
+#include <fcntl.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <cstdint>
+#include <cstdlib>
 #include <cstring>
 
 namespace isotope::ops {
@@ -35,6 +38,31 @@ class WeightStore::Slab {
   size_t size_, used_;
 };
 
+Result<std::shared_ptr<WeightStore::Slab>> WeightStore::make_slab(size_t size) const {
+  const auto unmapped = [&] {
+    return fail(Code::resource_exhausted, fmt::format("cannot map {} bytes: {}", size, std::strerror(errno)), "packing weights",
+                "free memory or raise the address space limit (ulimit -v)");
+  };
+  if (folder_.empty()) {
+    void* map = mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (map == MAP_FAILED) return unmapped();
+    madvise(map, size, MADV_HUGEPAGE);
+    return std::make_shared<Slab>(map, size);
+  }
+  std::string name = folder_ + "/isotope-experts-XXXXXX";
+  const int fd = mkostemp(name.data(), O_CLOEXEC);
+  if (fd >= 0) unlink(name.c_str());  // it goes with the process
+  // Room is taken at once: a page that finds none when it is written would end the process.
+  const int error = fd < 0 ? errno : posix_fallocate(fd, 0, off_t(size));
+  void* map = error ? MAP_FAILED : mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+  const int map_error = errno;
+  if (fd >= 0) close(fd);
+  if (error) return fail(Code::resource_exhausted, fmt::format("no file of {} bytes there: {}", size, std::strerror(error)), folder_, "free space, or name a folder on another disk");
+  errno = map_error;
+  if (map == MAP_FAILED) return unmapped();
+  return std::make_shared<Slab>(map, size);
+}
+
 Result<WeightStore::Piece> WeightStore::take(size_t bytes) {
   if (bytes > SIZE_MAX / 4) return fail(Code::resource_exhausted, fmt::format("a weight of {} bytes", bytes), "packing weights", "check the file");
   bytes = round_up(std::max<size_t>(bytes, 1), 64);
@@ -43,12 +71,7 @@ Result<WeightStore::Piece> WeightStore::take(size_t bytes) {
     if (std::byte* p = slab_->cut(bytes)) return Piece{slab_, p};
   // Pages that are never written cost nothing, so a slab may be larger than what is left to pack.
   const size_t size = std::max(kSlab, round_up(bytes, kHugePage)) + kHugePage;
-  void* map = mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  if (map == MAP_FAILED)
-    return fail(Code::resource_exhausted, fmt::format("cannot map {} bytes: {}", size, std::strerror(errno)), "packing weights",
-                "free memory or raise the address space limit (ulimit -v)");
-  madvise(map, size, MADV_HUGEPAGE);
-  auto slab = std::make_shared<Slab>(map, size);
+  ISO_TRY(auto slab, make_slab(size));
   std::byte* p = slab->cut(bytes);
   // A weight larger than a slab has one of its own; the open slab stays in use.
   if (bytes < kSlab / 2 || !slab_) slab_ = slab;
