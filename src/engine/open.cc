@@ -15,10 +15,12 @@
 #include "levers/levers.h"
 #include "engine/events.h"
 #include "models/config.h"
+#include "models/dummy.h"
 #include "models/model.h"
 #include "ops/metered.h"
 #include "weights/checkpoint.h"
 #include "weights/metadata.h"
+#include "weights/online.h"
 #include "weights/pooling_facts.h"
 #include "weights/summary.h"
 
@@ -55,6 +57,18 @@ Result<void> check_options(const EngineOptions& o) {
   return {};
 }
 
+/// The model's files, or weights out of nothing, in the formats that were asked for.
+Result<std::unique_ptr<weights::Checkpoint>> open_files(const EngineOptions& o, const levers::Loading& levers) {
+  std::unique_ptr<weights::Checkpoint> files;
+  if (o.load_dummy.empty()) {
+    ISO_TRY(files, weights::open_checkpoint(o.model, levers));
+  } else {
+    ISO_TRY(files, models::dummy_checkpoint(o.model, o.load_dummy));
+  }
+  if (o.online_quant_config.empty()) return files;
+  return weights::quantize_online(std::move(files), o.online_quant_config);
+}
+
 std::string_view kv_type_name(KvType t) {
   constexpr std::string_view kNames[] = {"f32", "f16", "bf16", "int8", "fp8"};
   return kNames[size_t(t)];
@@ -68,8 +82,8 @@ KvType kv_type(const EngineOptions& o) {
 std::string fingerprint(const EngineOptions& o, const levers::Levers& levers, const ops::Ops& ops) {
   const std::string device = ops.describe();
   const std::string text =
-      fmt::format("{}|{}|{}|{}|{:016x}", ISOTOPE_VERSION, device.substr(0, device.find(',')), kv_type_name(kv_type(o)),
-                  o.precision == Precision::exact ? "exact" : "fast", levers.numeric_hash());
+      fmt::format("{}|{}|{}|{}|{:016x}{}", ISOTOPE_VERSION, device.substr(0, device.find(',')), kv_type_name(kv_type(o)),
+                  o.precision == Precision::exact ? "exact" : "fast", levers.numeric_hash(), o.online_quant_config);
   return fmt::format("fp_{:010x}", base::xxh64(text) >> 24);
 }
 
@@ -209,6 +223,7 @@ ops::CpuOpsOptions ops_options(const EngineOptions& o, const levers::Levers& lev
           .tuning = {levers.cpu().linear_alone, levers.cpu().pass_kib << 10, levers.cpu().attention_alone},
           .fusions = {f.norm_quantize, f.act_quantize, f.qk_norm_rope_cache, f.qk_norm_max_tokens},
           .bf16_norms = f.model_sensitive_norm,
+          .spill_folder = levers.loading().expert_folder,
           .first_core = share.first_core};
 }
 
@@ -271,7 +286,7 @@ Result<std::unique_ptr<Engine>> Engine::open(const EngineOptions& given, const l
     const int cores = base::machine().default_threads();
     ISO_TRY(const EngineOptions o, engine::resolve_ranks(given, levers, cores));
     ISO_TRY(const auto routing, router_options(o, levers.data_parallel()));
-    ISO_TRY(const auto files, weights::open_checkpoint(o.model, levers.loading()));
+    ISO_TRY(const auto files, open_files(o, levers.loading()));
     if (models::is_encoder(*files)) return open_encoder(o, levers, *files, cores, progress);
     ISO_TRY(const models::ModelConfig config, models::parse_config(*files, o.hf_overrides, o.max_model_len));
     ISO_TRY(const int64_t length, wanted_length(o, config));

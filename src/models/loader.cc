@@ -4,6 +4,7 @@
 
 #include <numeric>
 
+#include "base/cgroup.h"
 #include "models/planner.h"
 
 namespace isotope::models {
@@ -29,12 +30,8 @@ void fill_biases(Transformer& t) {
 
 }  // namespace
 
-Result<void> load_weights(const Checkpoint& ck, ops::Ops& o, const levers::Loading& levers, const Arch& arch, Transformer& out,
-                          const std::function<void(const LoadProgress&)>& progress) {
+Result<void> plan_weights(Planner& plan, const Arch& arch, Transformer& out) {
   const ModelConfig& c = out.config();
-  if (arch.sparse != Sparse::none && !o.sparse())
-    return fail(Code::unsupported, fmt::format("{} has no sparse attention, which {} needs", o.describe(), arch.name), {}, "run it on the CPU");
-  Planner plan(ck, o, arch, c);
   for (const GlobalRow& row : arch.globals()) {
     const bool head = row.weight == &Globals::head;
     const bool of_layers = row.rows == Size::input || row.rows == Size::inputs || row.cols == Size::inputs;
@@ -62,7 +59,18 @@ Result<void> load_weights(const Checkpoint& ck, ops::Ops& o, const levers::Loadi
     if (moe) ISO_CHECK_OK(plan.add_moe(out.layers[l].moe, prefix, c.layer[l].by_token));
     out.layers[l].moe.clamp = c.layer[l].expert_clamp, out.layers[l].moe.shared_clamp = c.layer[l].clamp;
   }
+  return {};
+}
+
+Result<void> load_weights(const Checkpoint& ck, ops::Ops& o, const levers::Loading& levers, const Arch& arch, Transformer& out,
+                          const std::function<void(const LoadProgress&)>& progress) {
+  const ModelConfig& c = out.config();
+  if (arch.sparse != Sparse::none && !o.sparse())
+    return fail(Code::unsupported, fmt::format("{} has no sparse attention, which {} needs", o.describe(), arch.name), {}, "run it on the CPU");
+  Planner plan(ck, o, arch, c);
+  ISO_CHECK_OK(plan_weights(plan, arch, out));
   ISO_CHECK_OK(plan.check(levers));
+  ISO_CHECK_OK(plan.forecast(levers, base::available_memory()));
   ISO_TRY([[maybe_unused]] const weights::LoadReport report, weights::load_all(ck, plan.take_jobs(), levers, progress));
   if (c.tied_head) out.globals.head.w = std::move(out.globals.embed.w);
   if (c.layer_norms) fill_biases(out);

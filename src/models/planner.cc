@@ -56,7 +56,8 @@ Result<void> Planner::add(const TensorRow<Owner>& row, Owner& owner, const std::
   const Place place = find(row, prefix);
   if (place.entry) return use(row, owner, place);
   const std::string_view own = names_.gguf ? row.gguf : row.hf;
-  if (when == Presence::yes) need(prefix + std::string(own.empty() ? row.fused.hf : own));
+  const int64_t shape[] = {place.n, place.k};
+  if (when == Presence::yes) need(prefix + std::string(own.empty() ? row.fused.hf : own), std::span(shape).first(place.k ? 2 : 1));
   return {};
 }
 template Result<void> Planner::add(const LayerRow&, Layer&, const std::string&);
@@ -64,7 +65,8 @@ template Result<void> Planner::add(const GlobalRow&, Globals&, const std::string
 
 Result<void> Planner::check(const levers::Loading& levers) {
   ISO_CHECK_OK(fill_missing_experts(levers));
-  weights::Coverage coverage{missing_, {}};
+  weights::Coverage coverage;
+  for (const Missing& m : missing_) coverage.missing.push_back(m.name);
   int64_t drafts = 0;
   const auto of_drafts = [&](const std::string& name) {
     if (name.starts_with("mtp.") || name.starts_with(names_.body + "mtp.")) return true;  // Qwen3-Next and Qwen3.5; MiMo-V2 and LongCat
@@ -78,6 +80,12 @@ Result<void> Planner::check(const levers::Loading& levers) {
              !(c_.tied_head && e.name.ends_with("lm_head.weight"))) coverage.unexpected.push_back(e.name);
   if (drafts) base::log(base::LogLevel::info, "{} tensors of multi-token-prediction layers are left out", drafts);
   return weights::require(ck_, coverage, levers);
+}
+
+std::vector<Planner::Missing> Planner::take_missing() {
+  for (const Slot& s : missing_experts_) need(s.name, std::array{s.n, s.k});
+  missing_experts_.clear();
+  return std::move(missing_);
 }
 
 std::vector<weights::LoadJob> Planner::take_jobs() {
@@ -161,7 +169,7 @@ Result<void> Planner::add_streams(Globals& g) {
 Result<const TensorEntry*> Planner::required(const std::string& name, std::span<const int64_t> shape) {
   const TensorEntry* const e = entry(name);
   if (e) ISO_CHECK_OK(expect_shape(*e, shape));
-  else need(name);
+  else need(name, shape);
   return e;
 }
 
@@ -179,11 +187,12 @@ void Planner::add_use(const TensorEntry& e, Use use) {
 }
 
 Use Planner::pack_into(ops::Linear& slot, int64_t first, int64_t n, std::vector<int32_t> order) {
-  return [&o = ops_, &slot, first, n, order = std::move(order)](const Checkpoint::Data& d) -> Result<void> {
+  return [this, expert = in_experts_, &slot, first, n, order = std::move(order)](const Checkpoint::Data& d) -> Result<void> {
     // Reordered rows stay within a head, so that few pages, if any, come in twice.
     const size_t row = tensor::row_bytes(d.view.dtype, d.view.cols());
     const auto done = [&](int64_t from, int64_t rows) { d.release(size_t(first + from) * row, size_t(rows) * row); };
-    ISO_TRY(slot.w, o.pack(rows_of(d.view, first, n), order, d.release ? ops::RowsDone(done) : ops::RowsDone()));
+    const ops::RowsDone told = d.release ? ops::RowsDone(done) : ops::RowsDone();
+    ISO_TRY(slot.w, expert ? pack_expert(rows_of(d.view, first, n), order, told) : ops_.pack(rows_of(d.view, first, n), order, told));
     return {};
   };
 }

@@ -68,6 +68,16 @@ class Planner {
   Result<void> add_final_streams(Globals&, const std::string& prefix);
 
   Result<void> check(const levers::Loading&);
+  /// Before anything is allocated: whether the packed weights fit the memory that is free. If they do not, experts go to files where there is a folder for them
+  /// (ISOTOPE_EXPERT_FOLDER); else it fails, with the numbers. `free` 0 = nobody knows.
+  Result<void> forecast(const levers::Loading&, uint64_t free);
+  /// A tensor that was asked for and that the checkpoint does not have, with the shape it should have; empty where nobody said.
+  struct Missing {
+    std::string name;
+    std::vector<int64_t> shape;
+  };
+  /// The missing tensors; experts that are missing count among them from now on.
+  std::vector<Missing> take_missing();
   /// The plan as the loader's jobs.
   std::vector<weights::LoadJob> take_jobs();
 
@@ -96,7 +106,11 @@ class Planner {
   void add_use(const TensorEntry&, Use);
   Use pack_into(ops::Linear& slot, int64_t first, int64_t n, std::vector<int32_t> order = {});
   Use read_into(std::vector<float>& slot, int64_t first, int64_t n, float shift = 0, std::vector<int32_t> order = {});
-  void need(const std::string& name) { missing_.push_back(spelled_out(name)); }
+  void need(const std::string& name, std::span<const int64_t> shape = {}) { missing_.push_back({spelled_out(name), {shape.begin(), shape.end()}}); }
+  /// Packs a matrix of an expert: into memory, or into a file.
+  Result<std::unique_ptr<ops::Weight>> pack_expert(const tensor::HostTensor& t, std::span<const int32_t> rows = {}, const ops::RowsDone& done = {}) {
+    return spill_ ? ops_.pack_spilled(t, rows, done) : ops_.pack(t, rows, done);
+  }
   /// The name with the layer's place among those of its index, where the family has such.
   std::string spelled_out(std::string name) const;
   const TensorEntry* entry(const std::string& name) const { return ck_.find(spelled_out(name)); }
@@ -171,8 +185,10 @@ class Planner {
   std::vector<Job> jobs_;
   std::unordered_map<const TensorEntry*, size_t> job_of_;  ///< which tensors are used
   std::vector<weights::LoadJob> pairs_;  ///< parameters that two tensors make up
-  std::vector<std::string> missing_;
+  std::vector<Missing> missing_;
   std::vector<Slot> missing_experts_;
+  bool in_experts_ = false;  ///< what is planned now are matrices of experts
+  bool spill_ = false;
 };
 
 }  // namespace isotope::models

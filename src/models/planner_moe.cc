@@ -48,7 +48,7 @@ Result<std::unique_ptr<ops::Weight>> pack_turned(ops::Ops& o, const tensor::Host
 }
 
 /// Rows first, first + step … of one expert as GGUF's MXFP4 blocks. In the file a byte holds two neighbours; in GGUF elements j and j + 16.
-Result<std::unique_ptr<ops::Weight>> pack_mxfp4(ops::Ops& o, const uint8_t* codes, const uint8_t* scales, int64_t n, int64_t k, int64_t step) {
+std::vector<uint8_t> mxfp4_rows(const uint8_t* codes, const uint8_t* scales, int64_t n, int64_t k, int64_t step) {
   const size_t blocks = size_t(k / 32);
   std::vector<uint8_t> rows(size_t(n) * blocks * 17);
   for (size_t r = 0; r < size_t(n); ++r)
@@ -60,7 +60,7 @@ Result<std::unique_ptr<ops::Weight>> pack_mxfp4(ops::Ops& o, const uint8_t* code
       to[0] = scales[at];
       for (size_t j = 0; j < 16; ++j) to[1 + j] = uint8_t(code(j) | code(j + 16) << 4);
     }
-  return o.pack({.dtype = tensor::DType::mxfp4, .data = rows.data(), .bytes = rows.size(), .shape = {n, k}, .rank = 2});
+  return rows;
 }
 
 }  // namespace
@@ -71,7 +71,9 @@ Result<void> Planner::add_moe(ops::Moe& m, const std::string& prefix, bool by_to
   m.experts.resize(size_t(c_.moe.experts));
   m.identity = int(c_.moe.identity);
   ISO_CHECK_OK(add_router(m, prefix, by_token));
+  in_experts_ = true;
   ISO_CHECK_OK(add_experts(m, prefix));
+  in_experts_ = false;
   if (c_.moe.latent > 0) {
     const MoeNames& n = names_.gguf ? kGguf : *arch_.moe;
     ISO_CHECK_OK(add_matrix(m.to_latent, prefix + std::string(n.to_latent), c_.moe.latent, c_.hidden));
@@ -95,12 +97,12 @@ Result<void> Planner::add_router(ops::Moe& m, const std::string& prefix, bool by
       return {};
     });
   } else {
-    need(name);
+    need(name, want);
   }
   if (!arch_.moe->router_bias.empty()) {
     const std::string bias = prefix + std::string(names_.gguf ? "ffn_gate_inp.bias" : arch_.moe->router_bias);
     const TensorEntry* e = ck_.find(bias);
-    if (!e) need(bias);
+    if (!e) need(bias, std::span(want).first(1));
     else {
       ISO_CHECK_OK(expect_shape(*e, std::span(want).first(1)));
       add_use(*e, read_into(m.router.bias, 0, all));
@@ -116,7 +118,7 @@ Result<void> Planner::add_router(ops::Moe& m, const std::string& prefix, bool by
   const std::string bias = prefix + std::string(n.bias);
   const TensorEntry* e = ck_.find(bias);
   if (!e && names_.gguf) e = ck_.find(prefix + "exp_probs_b");  // Hunyuan 3 leaves the suffix out
-  if (!e && c_.moe.choice_bias == Presence::yes) need(bias);
+  if (!e && c_.moe.choice_bias == Presence::yes) need(bias, std::span(want).first(1));
   if (!e) return {};
   const int64_t flat[] = {1, all};  // Ernie keeps a leading 1
   ISO_CHECK_OK(expect_shape(*e, std::span(flat).last(e->rank == 2 ? 2 : 1)));
@@ -158,7 +160,9 @@ Result<void> Planner::add_experts(ops::Moe& m, const std::string& prefix) {
   // Gate and up come together or each by itself.
   const auto there = [&](int i) { return ck_.find(prefix + std::string(names_.gguf ? stacks[i].gguf : stacks[i].hf)) != nullptr; };
   const auto ask = [&](int i) {
-    if (!there(i)) need(prefix + std::string(names_.gguf ? stacks[i].gguf : stacks[i].hf));
+    const Stack& s = stacks[i].stack;
+    const int64_t rows = s.rows(c_), cols = s.cols(c_), shape[] = {c_.moe.experts, s.turned ? cols : rows, s.turned ? rows : cols};
+    if (!there(i)) need(prefix + std::string(names_.gguf ? stacks[i].gguf : stacks[i].hf), shape);
   };
   if (!n.gated()) ask(2);
   else if (!there(0)) {
@@ -210,12 +214,14 @@ Result<void> Planner::add_mxfp4(ops::Moe& m, const std::string& name, const Stac
                   fmt::format("tensor {} is no MXFP4 of bytes in blocks of 32: {} columns of {}", e->name, cols, tensor::format(e->dtype).name), ck_.files()[size_t(e->file)], "use an intact checkpoint of that architecture");
   for (const TensorEntry* e : {blocks, scales})
     if (job_of_.try_emplace(e, jobs_.size()).second) jobs_.push_back({e, {}});
-  const auto consume = [&o = ops_, &m, parts = s.parts, rows, cols, n = s.parts[0].rows(c_)](std::span<Checkpoint::Data> d) -> Result<void> {
+  const auto consume = [this, &m, parts = s.parts, rows, cols, n = s.parts[0].rows(c_)](std::span<Checkpoint::Data> d) -> Result<void> {
     const auto *codes = static_cast<const uint8_t*>(d[0].view.data), *exponents = static_cast<const uint8_t*>(d[1].view.data);
     for (size_t i = 0; i < m.experts.size(); ++i)
       for (size_t p = 0; p < parts.size(); ++p) {
         const size_t at = (i * size_t(rows) + p) * size_t(cols / 32);
-        ISO_TRY((m.experts[i].*parts[p].to).w, pack_mxfp4(o, codes + at * 16, exponents + at, n, cols, int64_t(parts.size())));
+        const std::vector<uint8_t> packed = mxfp4_rows(codes + at * 16, exponents + at, n, cols, int64_t(parts.size()));
+        ISO_TRY((m.experts[i].*parts[p].to).w,
+                pack_expert({.dtype = tensor::DType::mxfp4, .data = packed.data(), .bytes = packed.size(), .shape = {n, cols}, .rank = 2}));
       }
     return {};
   };
@@ -293,7 +299,7 @@ Result<void> Planner::add_shared(ops::Moe& m, const std::string& prefix) {
 
 Result<void> Planner::fill_missing_experts(const levers::Loading& levers) {
   if (levers.strict_coverage) {
-    for (const Slot& s : missing_experts_) need(s.name);
+    for (const Slot& s : missing_experts_) need(s.name, std::array{s.n, s.k});
     return {};
   }
   if (missing_experts_.empty()) return {};

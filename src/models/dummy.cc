@@ -1,0 +1,154 @@
+#include "models/dummy.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstring>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <unordered_map>
+
+#include "base/hash.h"
+#include "base/log.h"
+#include "base/mapped_file.h"
+#include "models/loader.h"
+#include "models/planner.h"
+#include "weights/json.h"
+#include "weights/metadata.h"
+#include "weights/online.h"
+#include "weights/vocab_source.h"
+
+namespace isotope::models {
+namespace {
+
+using nlohmann::json;
+using tensor::DType;
+using weights::Checkpoint;
+using weights::Metadata;
+using weights::TensorEntry;
+
+/// Uniform values of one tensor, 64 bits of a hash for four of them.
+class Values {
+ public:
+  Values(std::string_view name, float limit) : seed_(base::xxh64(name)) {
+    for (size_t i = 0; i < table_.size(); ++i) table_[i] = tensor::f32_to_bf16(limit * (2 * (float(i) + 0.5f) / float(table_.size()) - 1));
+  }
+  void fill(uint16_t* out, int64_t n) const {
+    for (int64_t i = 0; i < n; i += 4) {
+      uint64_t h = seed_ + uint64_t(i) * 0x9e3779b97f4a7c15u;
+      h = (h ^ (h >> 30)) * 0xbf58476d1ce4e5b9u;
+      h = (h ^ (h >> 27)) * 0x94d049bb133111ebu;
+      h ^= h >> 31;
+      for (int64_t j = i; j < std::min(n, i + 4); ++j, h >>= 16) out[j] = table_[h & 4095];
+    }
+  }
+
+ private:
+  uint64_t seed_;
+  std::array<uint16_t, 4096> table_;
+};
+
+class DummyCheckpoint final : public Checkpoint {
+ public:
+  DummyCheckpoint(std::string config, Metadata metadata, VocabSource vocab, bool zeros)
+      : files_{std::move(config)}, metadata_(std::move(metadata)), vocab_(std::move(vocab)), zeros_(zeros) {}
+
+  std::string_view container() const override { return "safetensors"; }
+  const std::vector<TensorEntry>& tensors() const override { return tensors_; }
+  const std::vector<std::string>& files() const override { return files_; }
+  const Metadata& metadata() const override { return metadata_; }
+  const VocabSource& vocab() const override { return vocab_; }
+  Result<void> check_unchanged(const TensorEntry&) const override { return {}; }
+  const TensorEntry* find(std::string_view name) const override {
+    const auto it = index_.find(std::string(name));
+    return it == index_.end() ? nullptr : &tensors_[it->second];
+  }
+
+  Result<Data> read(const TensorEntry& t) const override {
+    const auto buffer = std::make_shared<std::vector<uint16_t>>(size_t(t.bytes / 2));
+    const int64_t n = int64_t(buffer->size());
+    const bool norm = t.rank == 1 && t.name.ends_with("weight");
+    if (norm)
+      std::fill(buffer->begin(), buffer->end(), tensor::f32_to_bf16(1 - norm_shift_));
+    else if (!zeros_ && t.rank >= 2) {
+      const double rows = double(t.shape[size_t(t.rank - 2)]), cols = double(t.shape[size_t(t.rank - 1)]);
+      Values(t.name, float(std::sqrt(6 / (rows + cols)))).fill(buffer->data(), n);
+    }
+    return Data{.view = {.dtype = t.dtype, .data = buffer->data(), .bytes = size_t(t.bytes), .shape = t.shape, .rank = t.rank}, .keep = buffer};
+  }
+
+  Result<void> add(const Planner::Missing& m) {
+    if (m.shape.empty() || m.shape.size() > 4)
+      return fail(Code::unsupported, "no shape is known for tensor " + m.name, "--load-dummy", "this family needs its own files");
+    TensorEntry t{.name = m.name, .dtype = DType::bf16, .rank = int(m.shape.size())};
+    int64_t n = 1;
+    for (size_t i = 0; i < m.shape.size(); ++i) t.shape[i] = m.shape[i], n *= m.shape[i];
+    t.offset = at_, t.bytes = uint64_t(n) * 2, at_ += t.bytes;
+    if (index_.emplace(t.name, tensors_.size()).second) tensors_.push_back(std::move(t));
+    return {};
+  }
+  void set_norm_shift(float s) { norm_shift_ = s; }
+  void set_vocab_size(int64_t n) { vocab_.vocab_size = n; }
+
+ private:
+  std::vector<std::string> files_;
+  Metadata metadata_;
+  VocabSource vocab_;
+  bool zeros_;
+  float norm_shift_ = 0;
+  uint64_t at_ = 0;
+  std::vector<TensorEntry> tensors_;
+  std::unordered_map<std::string, size_t> index_;
+};
+
+/// The scheme whose results are laid out as a checkpoint with that quantization_config; empty if there is none, or nothing to do.
+std::string scheme_for(const Metadata& m) {
+  const json& root = *m.tree();
+  if (!root.contains("quantization_config") || !root["quantization_config"].is_object()) return "";
+  const json& q = root["quantization_config"];
+  const auto text = [&](const char* key) { return q.contains(key) && q[key].is_string() ? q[key].get<std::string>() : std::string(); };
+  const std::string method = text("quant_method"), format = text("format");
+  if (method == "fp8" && q.contains("weight_block_size")) return "per_block_fp8";
+  if (method == "fp8" || format == "float-quantized") return "ptpc_fp8";
+  if (format == "int-quantized") return "int8";
+  if (method == "gptq" || method == "awq" || format == "pack-quantized") return "int4";
+  return "";
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Checkpoint>> dummy_checkpoint(const std::string& path, const std::string& kind) {
+  if (kind != "zero" && kind != "empty" && kind != "xavier")
+    return fail(Code::invalid_argument, "'" + kind + "' is no kind of weights", "--load-dummy", "choose zero, empty or xavier");
+  namespace fs = std::filesystem;
+  std::error_code ec;
+  const fs::path config = fs::is_directory(path, ec) ? fs::path(path) / "config.json" : fs::path(path);
+  if (!fs::exists(config, ec)) return fail(Code::not_found, "there is no config.json", path, "give the folder that holds the model's config.json");
+  if (config.extension() != ".json")
+    return fail(Code::invalid_argument, "dummy weights are shaped by a config.json, which this is not", path,
+                "give the folder of a Hugging Face model");
+  ISO_TRY(const std::string text, base::read_text_file(config.string(), uint64_t{16} << 20));
+  ISO_TRY(Metadata metadata, Metadata::from_json(text, config.string()));
+  ISO_TRY(VocabSource vocab, weights::vocab_from_directory(config.parent_path().string(), metadata));
+  auto out = std::make_unique<DummyCheckpoint>(config.string(), std::move(metadata), std::move(vocab), kind != "xavier");
+  ISO_TRY(const ModelConfig c, parse_config(*out));
+  const Arch* const arch = arch_by_name(c.arch);
+  if (!arch) return fail(Code::unsupported, "architecture '" + c.arch + "'", path, "supported: " + supported_archs());
+  out->set_norm_shift(arch->hf_norm_shift);
+  out->set_vocab_size(c.vocab);
+  // A plan of what is missing from nothing is a list of everything.
+  ISO_TRY(const auto ops, ops::make_cpu_ops({.threads = 1, .pin = false}));
+  const auto model = arch->make();
+  model->set_config(c);
+  Planner plan(*out, *ops, *arch, c);
+  ISO_CHECK_OK(plan_weights(plan, *arch, *model));
+  for (const Planner::Missing& m : plan.take_missing()) ISO_CHECK_OK(out->add(m));
+  base::log(base::LogLevel::warning, "{}: dummy weights ({}), nothing was learnt: answers mean nothing", path, kind);
+  const std::string scheme = scheme_for(out->metadata());
+  if (scheme.empty()) return out;
+  return weights::quantize_online(std::move(out), json({{"global_quant_config", scheme}}).dump());
+}
+
+}  // namespace isotope::models

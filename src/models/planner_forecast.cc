@@ -1,0 +1,59 @@
+// What the packed weights will take, before anything is allocated; and what becomes of experts that memory has no room for.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "base/log.h"
+#include "models/planner.h"
+
+namespace isotope::models {
+namespace {
+
+/// Bytes.
+struct Forecast {
+  uint64_t all = 0, experts = 0;  ///< packed
+  uint64_t largest = 0;           ///< tensor of a file, which is there beside the packed ones while it is read
+};
+
+void count(Forecast& f, const TensorEntry& e, const ops::Ops& o) {
+  const int64_t cols = e.shape[size_t(std::max(e.rank, 1) - 1)];
+  int64_t rows = 1;
+  for (int i = 0; i + 1 < e.rank; ++i) rows *= e.shape[size_t(i)];
+  const bool vector = e.rank < 2, codes = e.dtype == tensor::DType::u8;  // codes of MXFP4 are as many bytes packed
+  const uint64_t bytes = vector ? uint64_t(cols) * sizeof(float) : codes ? e.bytes : o.packed_bytes(e.dtype, rows, cols);
+  f.all += bytes;
+  if (e.name.find("_exps.") != e.name.npos || e.name.find("experts.") != e.name.npos) f.experts += bytes;
+  f.largest = std::max<uint64_t>(f.largest, e.bytes);
+}
+
+std::string gib(double bytes) { return fmt::format("{:.2f} GiB", bytes / double(1 << 30)); }
+
+/// What a token costs when `resident` bytes of the experts stay in memory: it needs its share of them, and reads from the disk what is not there.
+std::string cost(const Forecast& f, double resident, double share) {
+  const double there = std::clamp(resident / double(f.experts), 0.0, 1.0), needed = share * double(f.experts), read = needed * (1 - there);
+  return fmt::format("memory holds {:.0f} % of them; a token needs {} of experts and reads about {} of that from the disk, {:.2g} s at 2 GB/s", 100 * there,
+                     gib(needed), gib(read), read / 2e9);
+}
+
+}  // namespace
+
+Result<void> Planner::forecast(const levers::Loading& levers, uint64_t free) {
+  Forecast f;
+  for (const auto& [e, job] : job_of_) count(f, *e, ops_);
+  base::log(base::LogLevel::info, "the weights take {} of memory, {} of them experts; {} free", gib(double(f.all)), gib(double(f.experts)),
+            free ? gib(double(free)) + " are" : "nobody knows how much is");
+  if (!free || f.all + f.largest <= free) return {};
+  const std::string numbers =
+      fmt::format("the weights take {} of memory and {} while they are read, {} are free", gib(double(f.all)), gib(double(f.largest)), gib(double(free)));
+  const bool helps = f.experts && f.all - f.experts + f.largest <= free;
+  if (!helps || levers.expert_folder.empty())
+    return fail(Code::resource_exhausted, numbers, ck_.files().empty() ? "" : ck_.files()[0],
+                std::string("free memory, or choose a smaller quantization (isotope quantize, --online-quant-config)") +
+                    (helps ? fmt::format(", or name a folder on a fast disk for the {} of experts: ISOTOPE_EXPERT_FOLDER", gib(double(f.experts))) : ""));
+  spill_ = true;
+  const double share = double(c_.moe.routing.used) / double(std::max<int64_t>(1, c_.moe.experts));
+  base::log(base::LogLevel::warning, "{}: experts are kept in {}; {}", numbers, levers.expert_folder, cost(f, double(free - (f.all - f.experts)), share));
+  return {};
+}
+
+}  // namespace isotope::models
