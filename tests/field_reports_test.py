@@ -1,9 +1,9 @@
-"""Every bug report of other engines that the text front end and the API have to answer for names its tests, and these exist: field_reports_test.py ROOT.
+"""Every bug report of other engines that the text front end, the API, the caches and the formats have to answer for names its tests, and these exist: field_reports_test.py ROOT.
 field_reports.csv: row of the list of reports, file, and the name of a test in it (GoogleTest) or of a case (*.case)."""
 import collections, csv, os, re, sys
 
 ROOT = sys.argv[1]
-NEEDED = [f"G{n:02}" for n in (1, 2, 3, 4, 5, 10, 12, 13, 14, 15, 16, 20, 21, 22, 23, 24, 25, 26)]
+NEEDED = [f"G{n:02}" for n in (1, 2, 3, 4, 5, 10, 12, 13, 14, 15, 16, 20, 21, 22, 23, 24, 25, 26, 27, 29)] + ["X06", "X10", "X15"]
 
 
 def has(path, test):
