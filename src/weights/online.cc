@@ -34,10 +34,15 @@ Result<const Scheme*> scheme_of(const ordered_json& v, const std::string& key) {
   return s;
 }
 
-int64_t matrices_of(const TensorEntry& e) { return e.rank == 3 ? e.shape[0] : 1; }
+/// Where rows have scales of their own a stack of matrices is one tall matrix.
+HostTensor as_matrices(const Scheme& s, HostTensor t) {
+  if (s.rows == 1 && t.rank == 3) t.shape = {t.shape[0] * t.shape[1], t.shape[2]}, t.rank = 2;
+  return t;
+}
 
 QuantizedParts shapes_of(const Scheme& s, const TensorEntry& e) {
-  return parts_of(s, matrices_of(e), e.shape[size_t(e.rank - 2)], e.shape[size_t(e.rank - 1)], e.dtype);
+  const HostTensor t = as_matrices(s, {.dtype = e.dtype, .shape = e.shape, .rank = e.rank});
+  return parts_of(s, t.rank == 3 ? t.shape[0] : 1, t.shape[size_t(t.rank - 2)], t.cols(), e.dtype);
 }
 
 }  // namespace
@@ -119,7 +124,7 @@ Result<Checkpoint::Data> OnlineCheckpoint::stage(const TensorEntry& t) const {
 Result<Checkpoint::Data> OnlineCheckpoint::convert(const TensorEntry& t, const HostTensor& from) const {
   const Plan& plan = plans_.find(t.name)->second;
   const auto buffer = std::make_shared<std::vector<std::byte>>(size_t(t.bytes));
-  ISO_TRY(const QuantizedMatrix m, quantize_matrix(*plan.scheme, from, t.name));
+  ISO_TRY(const QuantizedMatrix m, quantize_matrix(*plan.scheme, as_matrices(*plan.scheme, from), t.name));
   ISO_CHECK_OK(decode_quantized(m.parts, t.name, *buffer));
   return Data{.view = {.dtype = t.dtype, .data = buffer->data(), .bytes = buffer->size(), .shape = t.shape, .rank = t.rank}, .keep = buffer};
 }

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <random>
 
+#include "support/gguf_writer.h"
 #include "support/safetensors_writer.h"
 #include "weights/eligible.h"
 #include "weights/load_all.h"
@@ -89,6 +90,30 @@ TEST(Online, StaysWithinHalfAStep) {
         const float bound = s.layout == Layout::floats8 ? std::max(w / 16, top / 448 / 512) : s.layout == Layout::bytes ? top / 254 : s.layout == Layout::fp4 ? std::max(w / 4, top / 8) : top / 14;
         ASSERT_LE(std::fabs(got[j] - want[j]), bound * 1.01f) << s.name << " element " << j << ": " << got[j] << " for " << want[j];
       }
+    }
+  }
+}
+
+/// GGUF's stacks of experts: each row as if its matrix stood alone.
+TEST(Online, StacksOfExpertsAreQuantizedMatrixByMatrix) {
+  std::mt19937 rng(3);
+  std::normal_distribution<float> normal(0, 0.02f);
+  std::vector<float> v(3 * 160 * 128);
+  for (float& x : v) x = normal(rng);
+  const std::vector<int64_t> one = {160, 128};
+  const test::TempDir dir;
+  test::GgufWriter w;
+  w.string("general.architecture", "llama").tensor("blk.0.ffn_up_exps.weight", {3, 160, 128}, DType::f16, v);
+  for (size_t i = 0; i < 3; ++i) w.tensor("blk." + std::to_string(i) + ".ffn_up.weight", one, DType::f16, std::span(v).subspan(i * 160 * 128, 160 * 128));
+  const std::string path = dir.write("m.gguf", w.bytes());
+  for (const Scheme& s : schemes()) {
+    const auto c = quantize_online(*open_checkpoint(path, {}), R"({"global_quant_config": ")" + std::string(s.name) + R"("})");
+    ASSERT_TRUE(c) << c.error().message();
+    EXPECT_EQ(static_cast<const OnlineCheckpoint&>(**c).quantized(), 4) << s.name;
+    const auto all = values(**c, "blk.0.ffn_up_exps.weight");
+    for (size_t i = 0; i < 3; ++i) {
+      const auto alone = values(**c, "blk." + std::to_string(i) + ".ffn_up.weight");
+      EXPECT_TRUE(std::equal(alone.begin(), alone.end(), all.begin() + ptrdiff_t(i * alone.size()))) << s.name << " matrix " << i;
     }
   }
 }
