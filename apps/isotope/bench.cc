@@ -14,6 +14,7 @@
 #include "bench_serve.h"
 #include "bench_simulate.h"
 #include "commands.h"
+#include "flags.h"
 #include "kernels/cpu/pick.h"
 #include "model_path.h"
 #include "output.h"
@@ -27,7 +28,7 @@ struct Options {
   std::vector<int64_t> prompt{512}, gen{128}, depth{0}, batch{2048}, parallel{1};
   std::vector<int> threads{0};
   int repetitions = 5, turns = 0;
-  std::string kv = "bf16", isa;
+  std::string kv = "bf16", isa, online_quant_config, load_dummy;
   bool json = false, no_warmup = false, explain = false;
   SimulateFlags simulate;
 };
@@ -64,7 +65,9 @@ class Bench {
                      .kv_type = kKvTypes.at(options_.kv),
                      .threads = thread_count(threads, levers),
                      .max_num_batched_tokens = batch,
-                     .isa = options_.isa};
+                     .isa = options_.isa,
+                     .online_quant_config = options_.online_quant_config,
+                     .load_dummy = options_.load_dummy};
     for (const int64_t n : options_.parallel) eo.max_num_seqs = std::max(eo.max_num_seqs, int(n));
     ops::MachineLimits limits;
     if (options_.explain || options_.turns) {
@@ -219,6 +222,8 @@ void add_bench(CLI::App& app, Context& context) {
   sub->add_option("-r,--repetitions", o->repetitions, "times each test runs")->check(CLI::Range(1, 1000))->capture_default_str();
   sub->add_option("--kv", o->kv, "KV cache type")->check(CLI::IsMember(kKvTypes))->capture_default_str();
   sub->add_option("--isa", o->isa, "force an instruction set");
+  sub->add_option(spellings("online-quant-config"), o->online_quant_config, "JSON object: to which formats linear layers are quantized while they load");
+  sub->add_option(spellings("load-dummy"), o->load_dummy, "weights out of nothing, shaped by config.json alone")->check(CLI::IsMember({"zero", "empty", "xavier"}));
   sub->add_flag("--json", o->json, "a JSON array with llama-bench's key names");
   sub->add_flag("--explain", o->explain, "also time each op: bytes, operations, share of the machine's limit, and what bounds the step");
   sub->add_option("--turns", o->turns, "with generation: also that many turns of a few steps and of reading as many bytes, for the share of the read bandwidth")

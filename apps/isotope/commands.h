@@ -33,6 +33,7 @@ void add_inspect(CLI::App&, Context&);
 void add_levers(CLI::App&, Context&);
 void add_logits(CLI::App&, Context&);
 void add_perplexity(CLI::App&, Context&);
+void add_quantize(CLI::App&, Context&);
 void add_tune(CLI::App&, Context&);
 void add_tokenize(CLI::App&, Context&);
 void add_run(CLI::App&, Context&);

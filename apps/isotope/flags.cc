@@ -35,6 +35,9 @@ void EngineFlags::add(CLI::App& app) {
   app.add_option(spellings("embd-normalize"), embd_normalize, "2: embeddings have length 1; -1: they stay as they are; default: what the model's files say")
       ->check(CLI::IsMember({-1, 2}));
   app.add_option(spellings("isa"), o.isa, "force an instruction set; `isotope doctor` lists them");
+  app.add_option(spellings("online-quant-config"), o.online_quant_config, "JSON object: to which formats linear layers are quantized while they load");
+  app.add_option(spellings("load-dummy"), load_dummy, "weights out of nothing, shaped by config.json alone: zero, empty or xavier")
+      ->check(CLI::IsMember({"none", "zero", "empty", "xavier", "true"}))->expected(0, 1)->default_str("none");
   app.add_option(spellings("hf-overrides"), hf_overrides, "JSON object of model settings that replace those of config.json");
 }
 
@@ -43,6 +46,8 @@ Result<EngineOptions> EngineFlags::resolve(const std::string& model_path, const 
                                                          {"int8", KvType::int8}, {"fp8", KvType::fp8}, {"fp8_e4m3", KvType::fp8}};
   EngineOptions o = options;
   o.model = model_path;
+  if (load_dummy != "none") o.load_dummy = load_dummy.empty() || load_dummy == "true" ? "empty" : load_dummy;  // it may stand alone
+  if (o.online_quant_config == "{}") o.online_quant_config.clear();
   o.precision = precision == "exact" ? Precision::exact : Precision::fast;
   static const std::map<std::string, Pooling> kPoolings = {{"mean", Pooling::mean}, {"cls", Pooling::cls}, {"last", Pooling::last}, {"max", Pooling::max}};
   if (!pooling.empty()) o.pooling = kPoolings.at(pooling);

@@ -20,7 +20,7 @@ std::string spellings(const std::string& name, const std::string& more = {});
 /// The flags that shape an engine, the same for all subcommands that run one.
 struct EngineFlags {
   EngineOptions options;
-  std::string precision = "fast", kv_type = "auto", hf_overrides, pooling;
+  std::string precision = "fast", kv_type = "auto", hf_overrides, pooling, load_dummy = "none";
   int embd_normalize = 0;
 
   void add(CLI::App&);

@@ -6,17 +6,19 @@
 
 #include "base/output_file.h"
 #include "commands.h"
+#include "flags.h"
 #include "model_path.h"
 #include "models/direct.h"
 #include "models/model.h"
 #include "usage.h"
+#include "weights/online.h"
 #include "weights/safetensors_writer.h"
 
 namespace isotope::app {
 namespace {
 
 struct Options {
-  std::string model, out, isa, kv, precision = "fast";
+  std::string model, out, online_quant_config, isa, kv, precision = "fast";
   std::vector<int32_t> ids;
   int greedy = 0, threads = 0, chunk = 64;
   bool hidden = false;
@@ -81,7 +83,10 @@ Result<void> run(const Options& o, const Context& context) {
   const int64_t total = int64_t(o.ids.size()) + o.greedy;
   ISO_CHECK_OK(base::OutputFile::check(o.out, "--output"));
   const Precision precision = o.precision == "exact" ? Precision::exact : Precision::fast;
-  ISO_TRY(const auto checkpoint, weights::open_checkpoint(path, levers.loading()));
+  ISO_TRY(auto checkpoint, weights::open_checkpoint(path, levers.loading()));
+  if (!o.online_quant_config.empty()) {
+    ISO_TRY(checkpoint, weights::quantize_online(std::move(checkpoint), o.online_quant_config));
+  }
   ISO_TRY(const models::ModelConfig config, models::parse_config(*checkpoint, {}, total));
   if (total > config.context_length)
     return fail(Code::invalid_argument, fmt::format("{} ids and {} more make {} tokens, the model's context holds {}", o.ids.size(), o.greedy, total, config.context_length),
@@ -105,6 +110,7 @@ void add_logits(CLI::App& app, Context& context) {
   sub->add_flag("--hidden", o->hidden, "also hidden.0 (embeddings), hidden.i (output of layer i); the last is after the final norm");
   sub->add_option("--precision", o->precision, "exact: float32 throughout")->check(CLI::IsMember({"exact", "fast"}));
   sub->add_option("--threads,-t", o->threads, "0 = one a physical core")->check(CLI::Range(0, 4096));
+  sub->add_option(spellings("online-quant-config"), o->online_quant_config, "JSON object: to which formats linear layers are quantized while they load");
   sub->add_option("--isa", o->isa, "force an instruction set");
   sub->add_option("--kv", o->kv, "KV cache type")->check(CLI::IsMember(kKvTypes));
   sub->add_option("--chunk", o->chunk, "prompt tokens a step")->check(CLI::Range(1, 1 << 20));

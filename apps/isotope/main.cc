@@ -33,6 +33,7 @@ int program(int argc, char** argv) {
   add_levers(app, context);
   add_logits(app, context);
   add_perplexity(app, context);
+  add_quantize(app, context);
   add_tokenize(app, context);
   add_tune(app, context);
   add_run(app, context);

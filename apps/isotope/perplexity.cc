@@ -15,6 +15,7 @@
 #include "base/input_file.h"
 #include "base/output_file.h"
 #include "commands.h"
+#include "flags.h"
 #include "model_path.h"
 #include "models/direct.h"
 #include "models/model.h"
@@ -22,12 +23,13 @@
 #include "text/tokenizer.h"
 #include "text/unicode.h"
 #include "usage.h"
+#include "weights/online.h"
 
 namespace isotope::app {
 namespace {
 
 struct Options {
-  std::string model, ids_file, text_file, write_ids, isa, kv = "f16", precision = "fast";
+  std::string model, online_quant_config, ids_file, text_file, write_ids, isa, kv = "f16", precision = "fast";
   int window = 512, threads = 0, chunk = 64, max_windows = 0;
   bool json = false;
 };
@@ -187,7 +189,10 @@ Result<void> run(const Options& o, const Context& context) {
   if (!o.write_ids.empty()) ISO_CHECK_OK(base::OutputFile::check(o.write_ids, "--write-ids"));
   ISO_TRY(const levers::Levers levers, resolve_levers(context));
   ISO_TRY(const std::string path, model_path(o.model, context.environment));
-  ISO_TRY(const auto checkpoint, weights::open_checkpoint(path, levers.loading()));
+  ISO_TRY(auto checkpoint, weights::open_checkpoint(path, levers.loading()));
+  if (!o.online_quant_config.empty()) {
+    ISO_TRY(checkpoint, weights::quantize_online(std::move(checkpoint), o.online_quant_config));
+  }
   ISO_TRY(const auto tokenizer, text::Tokenizer::create(checkpoint->vocab()));
   std::vector<int32_t> ids;
   if (!o.ids_file.empty()) {
@@ -228,6 +233,7 @@ void add_perplexity(CLI::App& app, Context& context) {
   sub->add_option("--precision", o->precision, "exact: float32 throughout")->check(CLI::IsMember({"exact", "fast"}));
   sub->add_option("--kv", o->kv, "KV cache type")->check(CLI::IsMember(kKvTypes));
   sub->add_option("--threads,-t", o->threads, "0 = one a physical core")->check(CLI::Range(0, 4096));
+  sub->add_option(spellings("online-quant-config"), o->online_quant_config, "JSON object: to which formats linear layers are quantized while they load");
   sub->add_option("--isa", o->isa, "force an instruction set");
   sub->add_option("--chunk", o->chunk, "tokens a step; does not change the result")->check(CLI::Range(1, 1 << 20));
   sub->add_flag("--json", o->json, "one JSON object");

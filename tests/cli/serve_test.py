@@ -52,7 +52,7 @@ class Flags(unittest.TestCase):
     def test_refused_wishes(self):
         for args, text in [(["-tp", "2"], "tensor parallelism"), (["--method", "mtp"], "speculative"), (["--load_dummy", "zero"], "dummy"),
                            (["--default-chat-template-kwargs", "[1]"], "no JSON object"), (["--hf-overrides", "x"], "no JSON object"),
-                           (["--override-generation-config", '{"temperature": "x"}'], "temperature"), (["--request-log", "/none/x"], "/none/x")]:
+                           (["--override-generation-config", '{"temperature": "x"}'], "temperature"), (["--request-log", "/none/x"], "/none/x"), (["--context-shift"], "a full context ends the answer")]:
             r = run("serve", "--model", MODEL, "--port", "0", *args)
             self.assertIn(r.returncode, (1, 2), args)
             self.assertIn(text, r.stderr)
