@@ -46,7 +46,8 @@ Result<void> parse_groups(const Metadata& f, MoeConfig& m) {
   if (method == "greedy") return {};
   ISO_TRY(const int64_t groups, in_range_or(f, spelled(f, {"n_group", "num_expert_group"}), 1, kMaxGroups, 1));
   ISO_TRY(const int64_t used, in_range_or(f, "topk_group", 1, groups, 1));
-  if (groups > 1 && m.identity > 0) return unknown(f, fmt::format("n_group is {} together with zero_expert_num {}", groups, m.identity), "only one of them is known");
+  if (groups > 1 && m.identity > 0)
+    return unknown(f, fmt::format("n_group is {} together with zero_expert_num {}", groups, m.identity), "only one of them is known");
   if (experts % groups) return wrong(f, fmt::format("{} experts are no multiple of n_group {}", experts, groups));
   if (experts / groups * used < r.used) return wrong(f, fmt::format("{} of {} groups hold fewer than the {} experts a token goes to", used, groups, r.used));
   r.groups = int(groups), r.groups_used = int(used);

@@ -168,7 +168,8 @@ Result<void> parse_ropes(const ConfigSource& s, int64_t served_len, ModelConfig&
   for (size_t i = 0; i < c.layer.size(); ++i) {
     const LayerConfig& l = c.layer[i];
     const int rot = c.ropes[size_t(l.rope_index)].rot;
-    if (l.attends() && l.rope && rot > l.head_dim) return wrong(s.fields, fmt::format("heads of layer {} have {} dimensions, {} of them turn", i, l.head_dim, rot));
+    if (l.attends() && l.rope && rot > l.head_dim)
+      return wrong(s.fields, fmt::format("heads of layer {} have {} dimensions, {} of them turn", i, l.head_dim, rot));
   }
   return {};
 }
