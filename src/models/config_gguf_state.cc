@@ -59,7 +59,8 @@ const char* kind_of(const Checkpoint& c, int64_t layer, bool one_block) {
   for (const char* t : {"ssm_conv1d.weight", "ssm_conv1d_q.weight", "shortconv.conv.weight"})
     if (has(t)) return "linear_attention";
   if (one_block && has("ffn_gate_inp.weight")) return "moe";
-  return one_block && has("ffn_up.weight") ? "mlp" : "full_attention";
+  if (one_block && has("ffn_up.weight")) return "mlp";
+  return has("attn_q.weight") || has("attn_output.weight") ? "full_attention" : "linear_attention";
 }
 
 }  // namespace

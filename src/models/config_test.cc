@@ -410,6 +410,8 @@ TEST(Config, NamesWhatIsWrongInGguf) {
       {gguf("llama").u32("llama.rope.dimension_count", 64), "llama.rope.dimension_count"},
       {gguf("llama").string("llama.rope.freq_base", "high"), "llama.rope.freq_base"},
       {gguf("mamba2").u32("mamba2.ssm.conv_kernel", 4), "mamba2.ssm.state_size"},
+      {gguf("mamba2").u32("mamba2.ssm.conv_kernel", 1).u32("mamba2.ssm.state_size", 16).u32("mamba2.ssm.time_step_rank", 8).u32("mamba2.ssm.group_count", 1)
+           .u32("mamba2.ssm.inner_size", 128), "mamba2.ssm.conv_kernel"},
       {gguf("mamba2").u32("mamba2.ssm.conv_kernel", 4).u32("mamba2.ssm.state_size", 16).u32("mamba2.ssm.time_step_rank", 7).u32("mamba2.ssm.group_count", 1)
            .u32("mamba2.ssm.inner_size", 128), "mamba2.ssm.inner_size is 128, no multiple of ssm.time_step_rank 7"},
   };
