@@ -109,7 +109,7 @@ class Flags(unittest.TestCase):
                      ["-fa", "on"], ["-O3"], ["-cc.mode=3"], ["--compilation-config.mode", "3"], ["--jinja"], ["-ub", "512"]):
             self.assertIn("/none.gguf", self.refuses("has no effect", *args))
         for args in (["-np", "4"], ["-a", "name"], ["--seed", "18446744073709551615"], ["-s", "-1"], ["-tp", "1"], ["-tp=1"], ["--device", "cpu"], ["-c", "64"],
-                     ["--quantization", "none"], ["--load_dummy", "none"], ["--kv-transfer-config", "{}"]):
+                     ["--quantization", "none"], ["--load_dummy", "none"], ["--load-dummy"], ["--kv-transfer-config", "{}"]):
             self.assertIn("/none.gguf", self.refuses("", *args))
         self.assertIn("/none.gguf", self.refuses("", "--enable-tbo", "--enforce-eager"))
 
@@ -122,7 +122,7 @@ class Flags(unittest.TestCase):
     def test_flags_of_other_engines_that_cannot_be_met(self):
         for args, text in ((["--tokenizer", "x"], "the tokenizer comes with the model"), (["--ssl-keyfile", "x"], "TLS"), (["--enable-lora"], "LoRA"),
                            (["-md", "x"], "speculative"), (["-sc", '{"method": "mtp"}'], "speculative"), (["--speculative-config.method", "mtp"], "speculative"),
-                           (["--load-dummy"], "dummy"), (["--temp", "0.5"], "--override-generation-config"),
+                           (["--temp", "0.5"], "--override-generation-config"),
                            (["-ctk", "q8_0"], "--kv-cache-dtype"), (["--device", "cuda"], "CPU")):
             self.assertIn("leave the flag out", self.refuses(text, *args))
 

@@ -269,6 +269,7 @@ def run(name, out, seed):
         add_unused_kv(tensors, spec, torch.Generator().manual_seed(seed + 3))
     if spec.get("fp4"):
         tensors = fp4_experts(tensors)
+        v5["quantization_config"] = published_config(spec)["quantization_config"]
     save_file({k: tensors[k].contiguous() for k in sorted(tensors)}, os.path.join(folder, "model.safetensors"), metadata={"format": "pt"})
     json.dump(published_config(spec), open(os.path.join(folder, "config.json"), "w"), indent=1)
     if not spec.get("wrap") and not spec.get("inside"):
