@@ -1,5 +1,7 @@
 #include "text/tokenizer_json.h"
 
+#include <charconv>
+
 #include "text/bpe.h"
 #include "text/unigram.h"
 #include "text/word_piece.h"
@@ -64,6 +66,32 @@ Result<void> read_bpe(const Fields& f, Parts& p, bool raw_bytes) {
   return {};
 }
 
+/// The number that the `tokenizers` library reads where `x` is the nearest to what a file says: it takes the digits for an integer and multiplies or divides by a
+/// power of ten, each rounded, which is up to a unit in the last place off. Of two ways to cut a word with all but equal scores the library takes one by that unit.
+double score_as_read(double x) {
+  char text[32];
+  const auto end = std::to_chars(text, std::end(text), x, std::chars_format::scientific).ptr;
+  uint64_t digits = 0;  // 17 at most
+  int exponent = 0;
+  const char* at = text + (x < 0);
+  for (bool fraction = false; at != end && *at != 'e'; at++) {
+    if (*at == '.') {
+      fraction = true;
+      continue;
+    }
+    digits = digits * 10 + uint64_t(*at - '0');
+    exponent -= fraction;
+  }
+  int written = 0;
+  if (at != end) std::from_chars(at + 1 + (at[1] == '+'), end, written);
+  exponent += written;
+  if (std::abs(exponent) > 22) return x;  // beyond, powers of ten are no doubles themselves
+  double power = 1;
+  for (int i = 0; i < std::abs(exponent); i++) power *= 10;
+  const double value = exponent < 0 ? double(digits) / power : double(digits) * power;
+  return x < 0 ? -value : value;
+}
+
 Result<void> read_unigram(const Fields& f, Parts& p, bool) {
   ISO_TRY(const auto list, f.array("vocab"));
   Unigram::Options o;
@@ -81,7 +109,7 @@ Result<void> read_unigram(const Fields& f, Parts& p, bool) {
     simdjson::dom::array pair;
     if (e.get(pair) || pair.at(0).get(text) || pair.at(1).get(score)) return f.error("the score of token " + std::to_string(o.scores.size()) + " must be a number");
     ISO_CHECK_OK(p.vocab->add(text, int64_t(o.scores.size())));
-    o.scores.push_back(score);
+    o.scores.push_back(score_as_read(score));
   }
   if (f.find("unk_id")) {
     ISO_TRY(const int64_t unk, f.integer("unk_id"));
