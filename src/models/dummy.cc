@@ -69,9 +69,11 @@ class DummyCheckpoint final : public Checkpoint {
   Result<Data> read(const TensorEntry& t) const override {
     const auto buffer = std::make_shared<std::vector<uint16_t>>(size_t(t.bytes / 2));
     const int64_t n = int64_t(buffer->size());
-    const bool norm = t.rank == 1 && t.name.ends_with("weight");
-    if (norm)
-      std::fill(buffer->begin(), buffer->end(), tensor::f32_to_bf16(1 - norm_shift_));
+    const bool norm = t.rank == 1 && t.name.ends_with("weight"), factor = t.rank == 1 && (t.name.ends_with("scalar") || t.name.ends_with("scale"));
+    if (t.dtype == DType::i32)  // every token goes to the first experts
+      for (int64_t i = 0; i < n / 2; ++i) (*buffer)[size_t(2 * i)] = uint16_t(i % t.shape[1]);
+    else if (norm || factor)
+      std::fill(buffer->begin(), buffer->end(), tensor::f32_to_bf16(norm ? 1 - norm_shift_ : 1));
     else if (!zeros_ && t.rank >= 2) {
       const double rows = double(t.shape[size_t(t.rank - 2)]), cols = double(t.shape[size_t(t.rank - 1)]);
       Values(t.name, float(std::sqrt(6 / (rows + cols)))).fill(buffer->data(), n);
@@ -82,10 +84,11 @@ class DummyCheckpoint final : public Checkpoint {
   Result<void> add(const Planner::Missing& m) {
     if (m.shape.empty() || m.shape.size() > 4)
       return fail(Code::unsupported, "no shape is known for tensor " + m.name, "--load-dummy", "this family needs its own files");
-    TensorEntry t{.name = m.name, .dtype = DType::bf16, .rank = int(m.shape.size())};
+    const bool table = m.shape.size() == 2 && m.name.ends_with("tid2eid");  // of experts by token
+    TensorEntry t{.name = m.name, .dtype = table ? DType::i32 : DType::bf16, .rank = int(m.shape.size())};
     int64_t n = 1;
     for (size_t i = 0; i < m.shape.size(); ++i) t.shape[i] = m.shape[i], n *= m.shape[i];
-    t.offset = at_, t.bytes = uint64_t(n) * 2, at_ += t.bytes;
+    t.offset = at_, t.bytes = uint64_t(n) * (table ? 4 : 2), at_ += t.bytes;
     if (index_.emplace(t.name, tensors_.size()).second) tensors_.push_back(std::move(t));
     return {};
   }

@@ -56,7 +56,7 @@ Result<void> Planner::add(const TensorRow<Owner>& row, Owner& owner, const std::
   const Place place = find(row, prefix);
   if (place.entry) return use(row, owner, place);
   const std::string_view own = names_.gguf ? row.gguf : row.hf;
-  const int64_t shape[] = {place.n, place.k};
+  const int64_t shape[] = {place.total, place.k};
   if (when == Presence::yes) need(prefix + std::string(own.empty() ? row.fused.hf : own), std::span(shape).first(place.k ? 2 : 1));
   return {};
 }
@@ -107,7 +107,8 @@ bool Planner::Place::fits() const {
 template <class Owner>
 Planner::Place Planner::find(const TensorRow<Owner>& row, const std::string& prefix) const {
   Place own{.n = size_of(row.rows, c_, layer_), .k = row.weight ? size_of(row.cols, c_, layer_) : 0};
-  own.entry = entry(prefix + std::string(names_.gguf ? row.gguf : row.hf));
+  const std::string_view name = names_.gguf ? row.gguf : row.hf;
+  if (!name.empty()) own.entry = entry(prefix + std::string(name));
   own.total = own.n;
   if ((own.entry && own.fits()) || row.fused.count == 0) return own;
   Place part = own;
@@ -117,7 +118,7 @@ Planner::Place Planner::find(const TensorRow<Owner>& row, const std::string& pre
     if (i == row.fused.index) part.first = part.total;
     part.total += size_of(row.fused.parts[size_t(i)], c_, layer_);
   }
-  return part.entry && (part.fits() || !own.entry) ? part : own;
+  return name.empty() || (part.entry && (part.fits() || !own.entry)) ? part : own;
 }
 
 template <class Owner>

@@ -31,7 +31,7 @@ std::vector<int64_t> squeezed(std::span<const int64_t> shape) {
 Result<void> Planner::add_numbers(std::vector<float>& to, const std::string& name, std::span<const int64_t> shape, std::function<void(std::vector<float>&)> change) {
   const TensorEntry* const e = entry(name);
   if (!e) {
-    need(name);
+    need(name, shape);
     return {};
   }
   if (squeezed(std::span(e->shape).first(size_t(std::clamp(e->rank, 0, 4)))) != squeezed(shape)) ISO_CHECK_OK(expect_shape(*e, shape));

@@ -242,9 +242,15 @@ TEST(Dummy, IsTheSameEveryTimeAndForEveryFamilyOfTheOracle) {
     const test::TempDir dir;
     fs::copy_file(e.path() / "config.json", dir.file("config.json"));
     const auto c = models::dummy_checkpoint(dir.path(), "xavier");
-    ASSERT_TRUE(c) << c.error().message();
+    if (!c) {
+      ADD_FAILURE() << c.error().message();
+      continue;
+    }
     const auto y = logits(**c, Precision::fast);
-    ASSERT_TRUE(y) << y.error().message();
+    if (!y) {
+      ADD_FAILURE() << y.error().message();
+      continue;
+    }
     float top = 0;
     for (float v : *y) {
       ASSERT_TRUE(std::isfinite(v));
