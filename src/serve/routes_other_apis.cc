@@ -14,6 +14,12 @@ Api<T> named(Api<T> result, const FieldNames& names) {
   if (!result) return tl::unexpected(names.own(std::move(result).error()));
   return result;
 }
+/// By hand: tl::expected of another error type default-constructs the value before it is overwritten, so that what an empty one owns would leak.
+template <class T>
+Api<T> named(Result<T> result, const FieldNames& names) {
+  if (!result) return tl::unexpected(names.own(ApiError(std::move(result).error())));
+  return *std::move(result);
+}
 
 }  // namespace
 
@@ -63,7 +69,7 @@ Reply ApiHandler::count_tokens(HttpCall& call) {
     ISO_TRY(const Json body, body_of(call));
     ISO_CHECK_OK(check_model(body));
     ISO_TRY(const ChatOfMessages chat, chat_of_messages(body, true));
-    ISO_TRY(const auto input, named<ChatInput>(parse_chat_input(chat.chat), chat.names));
+    ISO_TRY(const auto input, named(parse_chat_input(chat.chat), chat.names));
     ISO_TRY(const auto ids, front()->chat_ids(input));
     return Json{{"input_tokens", ids.size()}};
   }();
