@@ -2,8 +2,7 @@
 // The same tokens and log-probabilities, to the bit, in a batch, in chunks of any size, after prefix hits and preemption, on any number of threads.
 #include <gtest/gtest.h>
 
-#include "collector.h"
-#include "levers/levers.h"
+#include "family.h"
 #include "models/loader.h"
 #include "models/model.h"
 #include "weights/checkpoint.h"
@@ -11,67 +10,19 @@
 namespace isotope::engine::test {
 namespace {
 
-std::string folder(const char* family) { return std::string(ISOTOPE_SOURCE_DIR "/tests/oracle/goldens/") + family; }
-
-class AttentionFamilies : public testing::TestWithParam<const char*> {
- protected:
-  std::unique_ptr<Engine> open(EngineOptions o = {}) {
-    o.model = folder(GetParam());
-    o.kv_bytes = 64 << 20;
-    if (!o.threads) o.threads = 2;
-    o.max_model_len = 512;
-    auto e = Engine::open(o, *levers::Levers::resolve({}));
-    EXPECT_TRUE(e) << (e ? "" : e.error().message());
-    return e ? std::move(*e) : nullptr;
-  }
-  /// Prompts of one seed are prefixes of each other.
-  static Request request(uint64_t id, int64_t length, uint32_t seed) {
-    Request r;
-    r.id = id;
-    r.prompt.resize(size_t(length));
-    for (size_t i = 0; i < r.prompt.size(); ++i) r.prompt[i] = int32_t(3 + (i * 7919 + seed * 104729 + i * i * 31) % 250);
-    r.sampling = {.temperature = id % 2 ? 0.8f : 0.0f, .seed = id, .max_tokens = 12, .ignore_eos = true, .logprobs = 2};
-    return r;
-  }
-  static std::vector<Request> eight() {
-    const int64_t lengths[] = {1, 2, 15, 17, 33, 64, 130, 200};
-    std::vector<Request> v;
-    for (uint64_t i = 0; i < 8; ++i) v.push_back(request(i, lengths[i], uint32_t(i % 3)));
-    return v;
-  }
-};
+class AttentionFamilies : public FamilyTest {};
 
 TEST_P(AttentionFamilies, SamePromptSameBits) {
-  std::map<uint64_t, Answer> want;
-  for (Request& r : eight()) {
-    const auto e = open({.threads = 1});
-    ASSERT_TRUE(e);
-    const uint64_t id = r.id;
-    want[id] = run_one(*e, std::move(r));
-    ASSERT_EQ(want[id].tokens.size(), 12u);
-  }
-  const std::pair<const char*, EngineOptions> ways[] = {
-      {"together", {}},
-      {"three threads, chunks of 7", {.threads = 3, .long_prefill_token_threshold = 7}},
-      {"chunks of 64, three at once", {.max_num_seqs = 3, .max_num_batched_tokens = 64}},
-      {"preempted every third step", {.max_num_batched_tokens = 100, .preempt_every = 3}},
-      {"without prefix cache", {.prefix_caching = false}},
-  };
-  for (const auto& [name, options] : ways) {
-    const auto e = open(options);
-    ASSERT_TRUE(e);
-    for (const char* time : {"", ", again"}) {
-      const auto got = run(*e, eight());
-      ASSERT_EQ(got.size(), want.size());
-      for (const auto& [id, a] : want) expect_same(got.at(id), a, std::string(name) + time + ", request " + std::to_string(id));
-    }
-    EXPECT_EQ(e->stats().preemptions > 0, options.preempt_every > 0);
+  constexpr int64_t kLongest = 200;
+  const Ways ways = {{"together", {}},
+                     {"three threads, chunks of 7", {.threads = 3, .long_prefill_token_threshold = 7}},
+                     {"chunks of 64, three at once", {.max_num_seqs = 3, .max_num_batched_tokens = 64}},
+                     {"preempted every third step", {.max_num_batched_tokens = 100, .preempt_every = 3}},
+                     {"without prefix cache", {.prefix_caching = false}}};
+  expect_every_way(ways, kLongest, alone(eight(kLongest), {.threads = 1}), [](Engine& e, const EngineOptions& o) {
     // All but the last blocks; three sequences' windows have no room for those that others left behind.
-    if (options.prefix_caching) { EXPECT_GE(e->stats(7)->cached_tokens, options.max_num_seqs == 3 ? 16 : 176) << name; }
-    const EngineStats s = e->stats();
-    EXPECT_EQ(s.blocks_free + s.blocks_evictable, s.blocks_total);
-    EXPECT_NE(e->metrics().find("isotope:kv_integrity_errors_total 0.0"), std::string::npos);
-  }
+    if (o.prefix_caching) { EXPECT_GE(e.stats(7)->cached_tokens, o.max_num_seqs == 3 ? 16 : 176); }
+  });
 }
 
 INSTANTIATE_TEST_SUITE_P(Families, AttentionFamilies,
@@ -94,7 +45,7 @@ TEST(AttentionGroups, LayersThatReadAnothersKeysStoreNothing) {
   };
   for (const auto& c : cases) {
     SCOPED_TRACE(c.family);
-    const auto files = weights::open_checkpoint(folder(c.family), {});
+    const auto files = weights::open_checkpoint(golden_folder(c.family), {});
     ASSERT_TRUE(files) << files.error().message();
     const auto config = models::parse_config(**files);
     ASSERT_TRUE(config) << config.error().message();
