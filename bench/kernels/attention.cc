@@ -18,7 +18,6 @@
 // Latent attention, one token: v1 the vectors stored twice, as keys and values of one head with rows of twelve query heads that each read all of them
 //   v2 stored once; 64 query heads together, for which each chunk is fetched once and turned into values panel by panel   <- shipped
 #include <fmt/format.h>
-#include <time.h>
 
 #include <algorithm>
 #include <cmath>
@@ -32,8 +31,10 @@
 #include "kernels/cpu/pick.h"
 #include "ops/cpu/limits.h"
 #include "ops/ops.h"
+#include "timing.h"
 
 using namespace isotope;
+using bench::now;
 
 namespace {
 
@@ -58,12 +59,6 @@ constexpr Shape kShapes[] = {{"SmolLM2 135M bf16", 9, 3, 64, 0, KvType::bf16},  
                              {"DeepSeek V2-Lite bf16", 16, 1, 576, 0, KvType::bf16, 512},
                              {"DeepSeek V3 bf16", 128, 1, 576, 0, KvType::bf16, 512}};
 constexpr int64_t kContexts[] = {16, 128, 512, 4096, 16384};
-
-double now(bool own_time) {
-  timespec t;
-  clock_gettime(own_time ? CLOCK_PROCESS_CPUTIME_ID : CLOCK_MONOTONIC, &t);
-  return double(t.tv_sec) + double(t.tv_nsec) * 1e-9;
-}
 
 /// One sequence in one layer's cache.
 class Bench {

@@ -17,7 +17,6 @@
 //   lost: panels of 4, 8 and 12 rows (within 3 % for four-bit codes, 5 to 8 % slower for five and six bits), prefetch of 1 to 16 KB with one row
 //   (- 10 %), k in pieces of 16 blocks with sums waiting in `out` (- 2 %).
 #include <fmt/format.h>
-#include <time.h>
 
 #include <algorithm>
 #include <chrono>
@@ -29,8 +28,10 @@
 
 #include "kernels/cpu/pick.h"
 #include "ops/cpu/linear.h"
+#include "timing.h"
 
 using namespace isotope;
+using bench::now;
 using tensor::DType;
 
 namespace {
@@ -42,12 +43,6 @@ struct Settings {
   int64_t n = 2048, k = 2048, mib = 256;
   int threads = 1, reps = 9;
 };
-
-double now(bool own_time) {
-  timespec t;
-  clock_gettime(own_time ? CLOCK_THREAD_CPUTIME_ID : CLOCK_MONOTONIC, &t);
-  return double(t.tv_sec) + double(t.tv_nsec) * 1e-9;
-}
 
 // Codes are random; scales are kept small so that no value overflows.
 std::vector<uint8_t> random_weight(const tensor::Format& f, int64_t n, int64_t k) {

@@ -11,7 +11,6 @@
 //   v2 chunks of 8 anchored at position 0: columns read once and written once a chunk        gated delta rule 123 ns, Mamba 2  88 ns   <- shipped
 // Prompts of 2048: v2 with a panel over all tokens of the step 72 us a token and layer (Qwen3-Next) · spans of 64 tokens, all panels of a head 52 us  <- shipped
 #include <fmt/format.h>
-#include <time.h>
 
 #include <algorithm>
 #include <cstdlib>
@@ -21,8 +20,10 @@
 #include <vector>
 
 #include "ops/ops.h"
+#include "timing.h"
 
 using namespace isotope;
+using bench::now;
 
 namespace {
 
@@ -44,12 +45,6 @@ constexpr Shape kShapes[] = {{"Qwen3-Next gated delta rule", true, 36, 16, 32, 1
 constexpr int64_t kPrompts[] = {1024, 4096, 16384, 32768};
 constexpr int64_t kDepths[] = {0, 32768};
 constexpr int kSlots = 36;
-
-double now(bool own_time) {
-  timespec t;
-  clock_gettime(own_time ? CLOCK_PROCESS_CPUTIME_ID : CLOCK_MONOTONIC, &t);
-  return double(t.tv_sec) + double(t.tv_nsec) * 1e-9;
-}
 
 class Bench {
  public:
