@@ -3,11 +3,11 @@ transformers 5: rope_theta and rope_scaling at the top level); sizes are small, 
 
 Entry keys: config; embed_std, final_norm, logit_gain, qk_norm (scale of random weights, so that logits spread like a real model's); wrap (the text model
 sits inside a vision-language checkpoint: architecture, model_type, prefixes); gguf (False where GGUF cannot say what config.json says);
-fuse_qkv (one matrix for q, k and v in the GGUF file); whole (the family exists in transformers only inside a vision-language class, which is built
-with this small vision tower and stripped of it: vision_config and other keys of the wrapper's configuration); rename (pairs of a pattern and what
+fuse_qkv (one matrix for q, k and v in the GGUF file); inside (the family exists in transformers only inside a vision-language class, which is built
+with a small vision tower and stripped of it: architecture, model_type and what its configuration takes besides the text model's); rename (pairs of a pattern and what
 published files have instead of it); conv_split (rows of the short convolutions that published files keep apart); unused_kv (layers that read another
-one's keys and values come with matrices for them all the same, as in published files); streams (the residual is several streams, of which the goldens show the first); inside
-(the class of transformers that has the text model inside); pairs (a layer of theirs is two of ours); raw_config (llama.cpp's converter gets config.json
+one's keys and values come with matrices for them all the same, as in published files); streams (the residual is several streams, of which the goldens show the first);
+pairs (a layer of theirs is two of ours); raw_config (llama.cpp's converter gets config.json
 as it is, not as transformers reads it); fp4 (experts as DeepSeek V4 ships them)."""
 
 VOCAB = 256
@@ -138,13 +138,13 @@ family("minimax_m3", "minimax_m3_vl_text", "MiniMaxM3VLForCausalLM", merged(BASE
        sparse_attention_config=dict(sparse_attention_freq=[0, 1, 1],
        sparse_num_index_heads=2, sparse_index_dim=16, sparse_block_size=8, sparse_topk_blocks=3, sparse_local_block=1)), gguf=False,
        wrap=dict(architecture="MiniMaxM3SparseForConditionalGeneration", model_type="minimax_m3_vl"),
-       whole=dict(vision_config=dict(hidden_size=16, intermediate_size=16, num_hidden_layers=1, num_attention_heads=2, image_size=28, patch_size=14),
-                  projector_hidden_size=16))
+       inside=dict(architecture="MiniMaxM3SparseForConditionalGeneration", model_type="minimax_m3_vl", projector_hidden_size=16,
+                   vision_config=dict(hidden_size=16, intermediate_size=16, num_hidden_layers=1, num_attention_heads=2, image_size=28, patch_size=14)))
 M3 = FAMILIES["minimax_m3"]
 family("minimax_m3_limit7", "minimax_m3_vl_text", "MiniMaxM3VLForCausalLM", merged(M3["config"], num_hidden_layers=2, moe_layer_freq=[0, 1],
        swiglu_limit=7.0,
        n_shared_experts=1, sparse_attention_config=merged(M3["config"]["sparse_attention_config"], sparse_attention_freq=[0, 1])),
-       wrap=M3["wrap"], whole=M3["whole"], raw_config=True)  # GGUF has no key for the limit, which is 7 there
+       wrap=M3["wrap"], inside=M3["inside"], raw_config=True)  # GGUF has no key for the limit, which is 7 there
 family("deepseek_v4", "deepseek_v4", "DeepseekV4ForCausalLM", dict(vocab_size=VOCAB, hidden_size=64, num_hidden_layers=4, num_attention_heads=4,
        num_key_value_heads=1, head_dim=32, qk_rope_head_dim=8, q_lora_rank=48, moe_intermediate_size=32, n_routed_experts=8, n_shared_experts=1,
        num_experts_per_tok=3, scoring_func="sqrtsoftplus", topk_method="noaux_tc", norm_topk_prob=True, routed_scaling_factor=1.5, swiglu_limit=1.5,
@@ -244,7 +244,7 @@ family("step3p5", "step3p5", "Step3p5ForCausalLM", dict(vocab_size=VOCAB, hidden
        moe_layers_enum="1,2,3", moe_num_experts=8, moe_top_k=3, moe_intermediate_size=32, share_expert_dim=32, moe_router_activation="sigmoid",
        moe_router_scaling_factor=3.0, use_moe_router_bias=True, norm_expert_weight=True, need_fp32_gate=True, use_head_wise_attn_gate=True, use_qk_norm=True,
        attn_output_gate=False, swiglu_limits=[0.0, 0.0, 0.0, 0.3], swiglu_limits_shared=[0.5, 0.0, 0.0, 0.4], sink=False, zero_centered=True,
-       att_impl_type="GQA"), inside=dict(cls="Step3p7ForConditionalGeneration", model_type="step3p7", vision=dict(width=16, layers=1, heads=2,
+       att_impl_type="GQA"), inside=dict(architecture="Step3p7ForConditionalGeneration", model_type="step3p7", vision_config=dict(width=16, layers=1, heads=2,
        image_size=28, patch_size=14, mlp_ratio=1.0, max_position_embeddings=4)), raw_config=True)
 family("mistral4", "mistral4", "Mistral4ForCausalLM", merged(MLA, rms_norm_eps=1e-6, first_k_dense_replace=0, routed_scaling_factor=1.0, rope_interleave=True,
        rope_theta=None, max_position_embeddings=1024, rope_parameters=dict(type="yarn", rope_type="yarn", rope_theta=10000.0, factor=128.0,

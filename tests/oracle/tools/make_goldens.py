@@ -27,7 +27,7 @@ transformers.logging.set_verbosity_error()
 transformers.logging.disable_progress_bar()
 torch.set_num_threads(1)
 torch.use_deterministic_algorithms(True, warn_only=True)
-VISION = re.compile("vision_model|vision_tower|visual|multi_modal_projector|vit_large_projector|vit_downsampler")
+VISION = re.compile("vision|visual|multi_modal_projector|patch_merge|vit_large_projector|vit_downsampler")
 PROMPTS = [1, 33, 130]  # the last one passes every sliding window and longrope's switch at 64
 HIDDEN = 33
 STEPS = 24
@@ -38,23 +38,15 @@ def build(spec):
     config = copy.deepcopy(spec["config"])
     config.pop("architectures")
     architecture = spec["config"]["architectures"][0]
-    inside = spec.get("inside")
-    if inside:  # transformers has the text model inside a vision-language class only
-        wrapped = CONFIG_MAPPING[inside["model_type"]](text_config=config, vision_config=dict(inside["vision"]), tie_word_embeddings=False)
-        wrapped._attn_implementation = "eager"
-        return getattr(transformers, inside["cls"])(wrapped).float().eval()
-    if spec.get("whole"):
+    if "inside" in spec:
+        wrapper = copy.deepcopy(spec["inside"])
+        architecture = wrapper.pop("architecture")
         text = {k: v for k, v in config.items() if v is not None}
-        architecture = spec["wrap"]["architecture"]
-        config = CONFIG_MAPPING[spec["wrap"]["model_type"]](text_config=text, tie_word_embeddings=text["tie_word_embeddings"],
-                                                               **copy.deepcopy(spec["whole"]))
+        config = CONFIG_MAPPING[wrapper.pop("model_type")](text_config=text, tie_word_embeddings=text["tie_word_embeddings"], **wrapper)
     else:
         config = CONFIG_MAPPING[config["model_type"]].from_dict(config)
     config._attn_implementation = "eager"
     return getattr(transformers, architecture)(config).float().eval()
-
-
-VISION = re.compile(r"vision|visual|multi_modal_projector|patch_merge")  # of what `whole` brings along
 
 
 def text_config(model):
@@ -200,9 +192,7 @@ def published(tensors, spec):
     wrap = spec.get("wrap")
     if spec["config"]["model_type"] == "deepseek_v4":
         return {deepseek_name(k): t for k, t in tensors.items()}
-    if spec.get("whole"):
-        return {k: t for k, t in tensors.items() if not VISION.search(k)}
-    if not wrap:
+    if not wrap or "inside" in spec:
         return tensors
     swap = lambda k: wrap["body"] + k[len("model."):] if k.startswith("model.") else k.replace("lm_head.", wrap["head"])
     return {swap(k): t for k, t in tensors.items()}
