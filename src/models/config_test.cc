@@ -6,6 +6,7 @@
 
 #include <cmath>
 
+#include "models/parse_json.h"
 #include "support/gguf_writer.h"
 #include "support/safetensors_writer.h"
 #include "weights/checkpoint.h"
@@ -19,17 +20,6 @@ using Overrides = std::map<std::string, std::string>;
 
 constexpr const char* kSizes =
     R"("hidden_size": 64, "intermediate_size": 96, "num_hidden_layers": 4, "num_attention_heads": 4, "vocab_size": 100, "max_position_embeddings": 4096)";
-
-/// A folder with this config.json and nothing but one small tensor.
-Result<ModelConfig> parse_json(const std::string& config, const Overrides& overrides = {}, int64_t served_len = 0, const std::string& generation = "") {
-  const test::TempDir dir;
-  dir.write("config.json", config);
-  if (!generation.empty()) dir.write("generation_config.json", generation);
-  const float one[] = {1};
-  dir.write("model.safetensors", test::SafetensorsWriter().tensor("x", {1}, tensor::DType::f32, one).bytes());
-  ISO_TRY(const auto c, weights::open_checkpoint(dir.path(), {}));
-  return parse_config(*c, overrides, served_len);
-}
 
 std::string json_of(const char* cls, const std::string& more) {
   return fmt::format(R"({{"architectures": ["{}"], {}{}{}}})", cls, kSizes, more.empty() ? "" : ", ", more);

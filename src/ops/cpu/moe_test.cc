@@ -64,6 +64,13 @@ std::vector<float> values(Tensor t) {
 
 void begin(Ops& o) { o.begin({}, nullptr); }
 
+/// What the router chooses for rows of x; it lies in the arena.
+Choice chosen(Ops& o, base::Arena& arena, Tensor x, const Moe& m) {
+  base::Team team(2, false);
+  const CpuTuning tuning;
+  return choose({team, **kernels::cpu::pick_isa(""), arena, tuning}, m, o.linear(x, m.router));
+}
+
 /// One row, one expert after the other, through the plain operations.
 std::vector<float> by_hand(Ops& o, const Moe& m, Tensor x, const Choice& c, int64_t row) {
   const Tensor one{x.row(row), 1, x.cols, x.stride};
@@ -144,11 +151,8 @@ TEST(Moe, WithoutGatesAndInAnotherWidth) {
       begin(*ops);
       const Tensor x = input(*ops, 37, s.hidden, true);
       const auto got = values(ops->moe(x, m));
-      base::Team team(2, false);
       base::Arena arena;
-      const CpuTuning tuning;
-      const auto table = kernels::cpu::pick_isa("");
-      const Choice c = choose({team, **table, arena, tuning}, m, ops->linear(x, m.router));
+      const Choice c = chosen(*ops, arena, x, m);
       const auto through = [&](Tensor in, const FeedForward& e) {
         const Tensor h = ops->linear(in, e.up);
         ops->activate(h, m.act);
@@ -225,11 +229,8 @@ TEST(Moe, ExpertsThatGiveBackTheirInput) {
     begin(*ops);
     const Tensor x = input(*ops, 40, s.hidden, false);
     const auto got = values(ops->moe(x, m));
-    base::Team team(2, false);
     base::Arena arena;
-    const CpuTuning tuning;
-    const auto table = kernels::cpu::pick_isa("");
-    const Choice c = choose({team, **table, arena, tuning}, m, ops->linear(x, m.router));
+    const Choice c = chosen(*ops, arena, x, m);
     int identities = 0;
     for (int64_t r = 0; r < x.rows; ++r) {
       const Tensor one{x.row(r), 1, x.cols, x.stride}, sum = ops->empty(1, x.cols);
