@@ -5,7 +5,7 @@
 
 #include <limits>
 
-#include "models/parse_json.h"
+#include "support/parse_json.h"
 #include "support/gguf_writer.h"
 #include "support/safetensors_writer.h"
 #include "weights/checkpoint.h"

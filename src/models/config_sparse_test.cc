@@ -3,7 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "models/parse_json.h"
+#include "support/parse_json.h"
 #include "support/safetensors_writer.h"
 #include "weights/checkpoint.h"
 

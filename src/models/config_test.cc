@@ -6,7 +6,7 @@
 
 #include <cmath>
 
-#include "models/parse_json.h"
+#include "support/parse_json.h"
 #include "support/gguf_writer.h"
 #include "support/safetensors_writer.h"
 #include "weights/checkpoint.h"
