@@ -3,6 +3,7 @@
 
 #include "serve/api.h"
 #include "serve/heap_routes.h"
+#include "telemetry/process.h"
 
 namespace isotope::serve {
 
@@ -61,7 +62,7 @@ Reply ApiHandler::metrics(HttpCall&) {
   if (!r.body.empty() && r.body.back() != '\n') r.body += '\n';
   r.body += metrics_.prometheus(f != nullptr ? model_id() : "");
   if (f != nullptr) r.body += f->tokenize_metrics() + f->grammar_metrics();
-  r.body += heap_metrics();
+  r.body += heap_metrics() + telemetry::process_metrics();
   return r;
 }
 

@@ -72,7 +72,7 @@ def metrics():
         return sum(float(v) for v in re.findall(rf"^{name}(?:{{[^}}]*}})? ([0-9.e+-]+)$", text, re.M))
 
     return {n: total(n) for n in ("isotope:grammar_masks_total", "isotope:grammar_mask_seconds_total", "isotope:grammar_accept_seconds_total", "isotope:grammars_compiled_total",
-                                  "isotope:grammar_compile_seconds_total", "vllm:inter_token_latency_seconds_sum", "vllm:inter_token_latency_seconds_count")}
+                                  "isotope:grammar_compile_seconds_total", "process_cpu_seconds_total", "vllm:inter_token_latency_seconds_sum", "vllm:inter_token_latency_seconds_count")}
 
 
 checkers = {name: jsonschema.Draft202012Validator(schema) for name, schema in SCHEMAS.items()}
@@ -96,10 +96,11 @@ with concurrent.futures.ThreadPoolExecutor(BATCH) as pool:
 after = metrics()
 d = {k: after[k] - before[k] for k in after}
 masks = max(d["isotope:grammar_masks_total"], 1)
-mask = (d["isotope:grammar_mask_seconds_total"] + d["isotope:grammar_accept_seconds_total"]) / masks
+mask, accept = (d[f"isotope:grammar_{n}_seconds_total"] / masks for n in ("mask", "accept"))
 step = d["vllm:inter_token_latency_seconds_sum"] / max(d["vllm:inter_token_latency_seconds_count"], 1)
-print(f"{int(d['isotope:grammars_compiled_total'])} schemas ready in {d['isotope:grammar_compile_seconds_total'] * 1e3:.0f} ms, {int(masks)} masks, {mask * 1e6:.0f} us each with the step to the next token; "
-      f"a step of {BATCH} sequences takes {step * 1e3:.1f} ms: masks are {100 * BATCH * mask / max(step, 1e-9):.2f} % of it, added up over all threads")
+print(f"{int(d['isotope:grammars_compiled_total'])} schemas ready in {d['isotope:grammar_compile_seconds_total'] * 1e3:.0f} ms, {int(masks)} masks, {mask * 1e6:.0f} us each, "
+      f"and {accept * 1e6:.0f} us to take a token; a step of {BATCH} sequences takes {step * 1e3:.1f} ms: masks and tokens take {100 * BATCH * (mask + accept) / max(step, 1e-9):.2f} % of it on one thread, "
+      f"{100 * masks * (mask + accept) / max(d['process_cpu_seconds_total'], 1e-9):.2f} % of the time of all threads")
 for w in wrong[:5]:
     print("INVALID", *w)
 assert not wrong, f"{len(wrong)} answers are not valid"
