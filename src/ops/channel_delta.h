@@ -19,7 +19,11 @@ struct ChannelDeltaArgs {
   float floor = 0;
   int heads = 0, dk = 0, dv = 0;
   StatePlace at;
-  int64_t state_floats() const { return int64_t{heads} * ((dv + 15) / 16) * dk * 16; }
+  int64_t panels() const { return int64_t{heads} * ((dv + 15) / 16); }  ///< of sixteen columns
+  int64_t matrix_floats() const { return panels() * dk * 16; }
+  /// Of the open chunk: u [panels, kStateChunk, 16]; for each head, the decays since the chunk's start [dk], then its keys, decayed since [kStateChunk, dk].
+  int64_t open_floats() const { return panels() * kStateChunk * 16 + int64_t{heads} * (1 + kStateChunk) * dk; }
+  int64_t state_floats() const { return matrix_floats() + open_floats(); }
 };
 
 }  // namespace isotope::ops
