@@ -12,7 +12,7 @@ namespace isotope::ops {
 /// For each head, S = diag(alpha)·S, then S = S + k uᵀ with u = beta·(v - Sᵀk), out = Sᵀq, where beta = sigmoid(b) and, for each channel of the keys,
 /// alpha = e^(-rate · softplus(f + dt_bias)), or, with a bound (`floor` below 0), alpha = e^(floor · sigmoid(rate · (f + dt_bias))).
 struct ChannelDeltaArgs {
-  tensor::Tensor q, k, v;     ///< [T, heads * dk] twice, normed and scaled; [T, heads * dv]
+  tensor::Tensor q, k, v;     ///< [T, heads * dk] twice, normed and scaled, overwritten; [T, heads * dv]
   tensor::Tensor f;           ///< [T, heads * dk]; overwritten
   tensor::Tensor b;           ///< [T, heads]; overwritten
   std::span<const float> rate, dt_bias;  ///< [heads * dk]; rate is e^A_log
