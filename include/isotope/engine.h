@@ -81,6 +81,8 @@ struct RequestStats {
   int64_t cache_position = -1;     ///< token of the prompt at which cache_reason holds; -1 = none
   int chunks = 0, preemptions = 0;
   int delayer_holds = 0;  ///< steps that the prefill delayer let pass while the request waited
+  int checkpoint_waits = 0;        ///< steps in which it waited for a state that another request was about to store
+  int64_t replayed_tokens = 0;     ///< of what was found in the cache, computed once more to have the last windows again
   double queue_s = 0, prefill_s = 0, decode_s = 0, ttft_s = 0;
   double cumulative_logprob = 0;
   uint64_t seed = 0;
@@ -88,12 +90,13 @@ struct RequestStats {
 
 /// One decision that shaped a request. Neighbours of the same kind and reason are counted, not repeated, unless each says something of its own (chunks).
 struct Decision {
-  enum class Kind : uint8_t { routed, held, admitted, chunk, preempted, first_token, finished };
+  enum class Kind : uint8_t { routed, held, admitted, chunk, preempted, first_token, finished, awaited, stored };
   Kind kind = Kind::routed;
   double at_s = 0, last_s = 0;  ///< since the request was submitted; last_s is the latest of those counted
   int64_t count = 1;
   int64_t step = 0;             ///< number of the engine's step, where one took part
-  /// admitted: found in the cache; chunk: computed; preempted: thrown away; routed: charged to the rank; finished: output tokens.
+  /// admitted: found in the cache; chunk: computed; preempted: thrown away; routed: charged to the rank; finished: output tokens; held, awaited: steps;
+  /// stored: covered by the state of recurrent layers that was stored.
   int64_t tokens = 0;
   int64_t position = 0;         ///< admitted: tokens looked up; chunk: where it begins; routed: the rank
   std::string_view reason = {}; ///< static text: why, where there was a choice

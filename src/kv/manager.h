@@ -32,6 +32,10 @@ struct ManagerOptions {
   bool walk_memo = true;
   bool events = false;  ///< keep a log of changes for routers
   std::function<void(int group, int32_t from, int32_t to)> copy_state = {};  ///< copies a slot's bytes; called between steps. Needed with a state group
+  /// Above 0: so many tokens, computed once more, give a model's windows exactly what they held. Where full groups hold that much more of a prefix than
+  /// windows do, the hit is what full groups hold, and those tokens are computed again without being written to them.
+  int64_t replay_tokens = 0;
+  std::function<void(int group, int32_t block)> clear_block = {};  ///< fills a block with zeros; needed with replay_tokens
 };
 
 class Manager {
@@ -67,6 +71,13 @@ class Manager {
   /// Stores an image of the sequence's state after its first `computed` tokens, a whole number of blocks that commit() has seen. False if there is no slot for
   /// it, or the sequence may not feed the cache. True if there was one already.
   bool checkpoint(SeqBlocks&, std::span<const int32_t> tokens, int64_t computed);
+  /// Takes a slot for the state after the first `position` tokens, which the step that is being planned will write there. False if there is none, such a state
+  /// is stored already, or the sequence may not feed the cache. REQUIRES: its whole blocks up to there are known, positions of one step ascend.
+  bool reserve_image(SeqBlocks&, int64_t position);
+  /// The step was carried out and commit() has seen it: files what reserve_image() took. Returns how many states.
+  int64_t publish_images(SeqBlocks&, std::span<const int32_t> tokens);
+  /// It was not: gives the slots back.
+  void cancel_images(SeqBlocks&);
   /// Gives everything back, the tail first, so that shared heads are evicted last.
   void release(SeqBlocks&);
   /// How many blocks release() would make available, per group.
@@ -96,6 +107,8 @@ class Manager {
   bool apply(const Change&, const SeqBlocks&, Walk&);
   bool confirm(const SeqBlocks&, std::span<const int32_t> tokens, const Walk&) const;
   void claim_state(SeqBlocks&, int64_t blocks);
+  Hit replayed(const SeqBlocks&, int64_t known, const Walk&) const;
+  void claim_windows(SeqBlocks&, const Hit&);
   void ready_to_claim(SeqBlocks&, std::span<const int32_t> tokens, int64_t blocks);
   Miss explain(const SeqBlocks&, std::span<const int32_t> tokens, int64_t limit) const;
   Miss nothing_under(const SeqBlocks&, int64_t block) const;

@@ -1,6 +1,7 @@
 // What a sequence holds of the KV cache, and what is remembered of its prefix.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <vector>
@@ -17,6 +18,7 @@ using Counts = std::array<int64_t, kMaxGroups>;  ///< one number for each group;
 /// The longest prefix hit of a sequence, and what claiming it would take away from the available blocks.
 struct Hit {
   int64_t blocks = 0;
+  int64_t again = 0;  ///< tokens at its end that are computed once more, see ManagerOptions::replay_tokens
   Counts evictable{};
   bool operator==(const Hit&) const = default;
 };
@@ -52,6 +54,12 @@ struct Miss {
   bool operator==(const Miss&) const = default;
 };
 
+/// A slot that is to hold the state of recurrent layers after a sequence's first `position` tokens.
+struct StateImage {
+  int64_t position = 0;
+  int32_t slot = -1;
+};
+
 /// Every table has one entry for each block of the sequence's tokens; -1 where a sliding group gave the block back. A state group's has one: the slot.
 struct SeqBlocks {
   std::vector<std::vector<int32_t>> tables;  ///< [group][blocks]
@@ -68,11 +76,18 @@ struct SeqBlocks {
   Walk walk;
   Miss miss;                                 ///< of the last claim
   int64_t reachable = 0;                     ///< blocks that the last claim would have taken, had every boundary a stored state
+  std::vector<StateImage> images;            ///< reserved for the states of one step, see Manager::reserve_image
+  int64_t start = 0;                         ///< tokens that the last claim spares
+  int64_t hit_end = 0;                       ///< after a hit of which tokens are computed once more: its tokens, which full groups do not write; else 0
+  int64_t filled = 0;                        ///< with hit_end: entries of the windows' tables that are there
+  int64_t exact_from = 0;                    ///< the first block of windows that may be published
   /// The first block that only holders of the salt share, or -1.
   int64_t salted_block(int block_size) const {
     return key.salt ? key.salted_block(block_size) : labels.salt.empty() ? -1 : 0;
   }
   int64_t blocks() const { return tables.empty() ? 0 : int64_t(tables[0].size()); }
+  /// Blocks that need not be taken any more to compute what they hold.
+  int64_t ready() const { return hit_end ? std::min(filled, blocks()) : blocks(); }
 };
 
 }  // namespace isotope::kv

@@ -45,6 +45,9 @@ struct PrefixCache {
   bool checkpoint_demand = true;                ///< ATOM_STATE_CHECKPOINT_DEMAND
   int64_t checkpoint_end_margin = 0;            ///< ATOM_STATE_CHECKPOINT_END_MARGIN
   std::optional<int64_t> checkpoint_interval;   ///< ATOM_STATE_CHECKPOINT_INTERVAL_TOKENS
+  bool checkpoint_midstep = false;              ///< ATOM_GDN_STATE_MIDSTEP
+  bool checkpoint_check = false;                ///< ATOM_STATE_CHECKPOINT_CHECK_BLOCKS
+  bool state_replay = false;                    ///< ATOM_DSV4_STATE_REPLAY
 };
 
 struct KvEvents {

@@ -18,9 +18,18 @@ struct Batch {
   struct Group {
     const int32_t* block_table = nullptr;  ///< [S, table_stride] block ids; -1 = freed (outside the window), never read. Of a state group: slot, then nothing
     int64_t table_stride = 0;
-    std::span<const int32_t> slots;        ///< [T] where each token's KV goes: block id * block size + offset; empty for a state group
+    /// [T] where each token's KV goes: block id * block size + offset; -1 = nowhere, what is there already stays (a group of compressed entries, where tokens
+    /// are computed once more); empty for a state group
+    std::span<const int32_t> slots;
   };
   std::span<const Group> groups;
+
+  /// The state of a sequence after the first `tokens` of its tokens in this step goes to a slot of the state group as well: tokens from 1 to all but one of
+  /// them, the position behind them a multiple of kStateChunk.
+  struct Capture {
+    int32_t seq = 0, tokens = 0, slot = 0;
+  };
+  std::span<const Capture> captures = {};  ///< ascending by sequence, then by tokens
 
   int64_t T() const { return int64_t(tokens.size()); }
   int64_t S() const { return int64_t(context_len.size()); }

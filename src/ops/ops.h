@@ -68,6 +68,8 @@ class KvCache {
   size_t bytes = 0;
   /// Copies one block within a group for all its layers (copy-on-write).
   virtual void copy_block(int group, int32_t from, int32_t to) = 0;
+  /// Fills one block with zeros for all layers of its group.
+  virtual void clear_block(int group, int32_t block) = 0;
   /// Raw bytes of one block of one layer, for offload, dumps and KV poison.
   virtual std::span<std::byte> block_bytes(int layer, int32_t block) = 0;
 };

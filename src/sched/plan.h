@@ -18,6 +18,7 @@ struct SeqState {
   int64_t blocks = 0;     ///< length of its block tables; of a waiting one: blocks of the hit
   kv::Counts held{};      ///< blocks that preempting it would free; of a waiting one: evictable blocks its hit would take
   bool all_rows = false;  ///< wants logits at every prompt position: its chunk counts against max_logit_rows
+  int64_t promised = 0;   ///< of a waiting one: tokens that its hit would have, had a running sequence stored the state that it will store; 0 = none
   bool fresh = false;     ///< has produced no token since it was admitted: spared by forced preemption, so that it advances
 };
 

@@ -9,7 +9,7 @@ namespace {
 constexpr size_t kListed = 50, kFound = 4096;
 
 std::string_view kind_name(Decision::Kind k) {
-  constexpr std::string_view kNames[] = {"routed", "held", "admitted", "chunk", "preempted", "first_token", "finished"};
+  constexpr std::string_view kNames[] = {"routed", "held", "admitted", "chunk", "preempted", "first_token", "finished", "awaited", "stored"};
   return kNames[size_t(k)];
 }
 

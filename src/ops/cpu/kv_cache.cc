@@ -115,6 +115,14 @@ void CpuKvCache::copy_block(int group, int32_t from, int32_t to) {
   }
 }
 
+void CpuKvCache::clear_block(int group, int32_t block) {
+  for (int l = 0; l < layers(); ++l) {
+    if (layers_[size_t(l)].spec.group != group) continue;
+    const auto bytes = block_bytes(l, block);
+    std::memset(bytes.data(), 0, bytes.size());
+  }
+}
+
 std::span<std::byte> CpuKvCache::block_bytes(int layer, int32_t block) {
   ISO_CHECK(layer >= 0 && layer < layers());
   Layer& l = layers_[size_t(layer)];

@@ -20,6 +20,7 @@ class CpuKvCache final : public KvCache {
   static Result<std::unique_ptr<CpuKvCache>> make(std::span<const KvLayerSpec> layers, std::span<const int64_t> blocks_per_group, int block_size, KvType);
 
   void copy_block(int group, int32_t from, int32_t to) override;
+  void clear_block(int group, int32_t block) override;
   std::span<std::byte> block_bytes(int layer, int32_t block) override;
 
   const KvLayerSpec& spec(int layer) const { return layers_[size_t(layer)].spec; }
