@@ -75,6 +75,7 @@ struct EngineOptions {
   std::shared_ptr<StepProfile> profile;  ///< null, or where the times of ops are summed up
   std::map<std::string, std::string> hf_overrides;
   std::string online_quant_config;       ///< JSON: to which formats weights are quantized while they load; empty = as the file has them
+  bool keep_mtp = true;                  ///< multi-token-prediction heads are loaded; else they are left out and take no memory
   std::string load_dummy;                ///< "empty", "zero" or "xavier": weights that no file holds, shaped by config.json alone; empty = the files'
 };
 

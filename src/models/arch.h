@@ -45,6 +45,7 @@ struct Arch {
   int sublayers = 1;                ///< so many of our layers share an index in Hugging Face names; "{}" in those is the place among them
   std::string_view latent_names = "self_attn.";  ///< prefix of latent attention's tensors within a layer, in Hugging Face files
   const MoeNames* moe = nullptr;///< set = a family with experts
+  const DraftNames* drafts = nullptr;  ///< set = multi-token-prediction heads of the family are known
   bool maybe_moe = false;       ///< some of its models have none
   WindowRule windows = WindowRule::none;
   bool gguf_pairs = false;      ///< GGUF stores q and k rows so that neighbours turn together; the loader puts them back into halves

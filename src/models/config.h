@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "isotope/result.h"
@@ -147,13 +148,18 @@ struct ModelConfig {
   StreamsConfig streams;
   bool tied_head = false;
   Presence qkv_bias = Presence::no, out_bias = Presence::no, mlp_bias = Presence::no, qk_norm = Presence::yes;
-  int64_t draft_layers = 0;  ///< multi-token-prediction layers that the file holds after the others
+  int64_t draft_layers = 0;  ///< multi-token-prediction layers that the file says it holds
+  int64_t draft_heads = 0;   ///< those of them that are loaded and kept, the first ones
+  std::string no_drafts;     ///< why others are left out
+  bool raw_drafts = false;   ///< see DraftNames::raw
   MoeConfig moe;
   StateConfig state;
   std::vector<ops::Rope> ropes;
-  std::vector<LayerConfig> layer;  ///< [layers]
+  std::vector<LayerConfig> layer;  ///< [layers + draft_heads]: those of multi-token-prediction heads follow the model's own
   /// Layers that say nothing of their heads and widths get the model's.
   void settle();
+  /// Does without multi-token-prediction heads; `why` goes to the log where the file has some.
+  void drop_heads(std::string why) { layer.resize(size_t(layers)), draft_heads = 0, no_drafts = std::move(why); }
   std::vector<int32_t> eos_ids;    ///< every end-of-generation token that the files name, ascending
   int32_t bos_id = -1;
 };

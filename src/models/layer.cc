@@ -148,8 +148,8 @@ Tensor Transformer::dense_block(ops::Ops& o, const RowSource& h, const Layer& w)
   return o.linear(o.act_mul(t[0], t[1], config_.act), w.down);
 }
 
-Tensor Transformer::logits(ops::Ops& o, const RowSource& h) const {
-  Tensor y = o.project(h, globals.head);
+Tensor Transformer::logits(ops::Ops& o, const RowSource& h, const ops::Linear& head) const {
+  Tensor y = o.project(h, head);
   if (config_.logit_scale != 1) o.scale(y, config_.logit_scale);
   if (config_.final_softcap != 0) o.softcap(y, config_.final_softcap);
   return y;

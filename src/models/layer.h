@@ -3,6 +3,7 @@
 
 #include <vector>
 
+#include "models/draft.h"
 #include "models/mixers.h"
 #include "models/model.h"
 #include "models/sparse.h"
@@ -77,8 +78,9 @@ struct Globals {
 /// Common ground of the decoder families: weights, KV groups, and the steps that do not depend on their order.
 class Transformer : public Model {
  public:
-  std::vector<Layer> layers;
+  std::vector<Layer> layers;      ///< [depth() + draft_heads()]
   Globals globals;
+  std::vector<DraftHead> drafts;  ///< [draft_heads()]
 
   /// Derives KV groups: one full group if any layer attends fully, one sliding group for each window length, and last the group of the states. A model
   /// without attention has a full group without layers, by which prefixes are found.
@@ -91,8 +93,9 @@ class Transformer : public Model {
   ops::Norm norm(const std::vector<float>& weight, std::span<const float> bias = {}) const { return {weight, config_.norm_eps, false, bias}; }
   ops::Norm attn_norm(size_t l) const { return norm(layers[l].attn_norm, layers[l].attn_norm_bias); }
   ops::Norm ffn_norm(size_t l) const { return norm(layers[l].ffn_norm, layers[l].ffn_norm_bias); }
+  size_t depth() const { return size_t(config_.layers); }  ///< layers of the model itself
   /// What follows layer l: the next one's first norm, or the model's last.
-  ops::Norm norm_after(size_t l) const { return l + 1 == layers.size() ? norm(globals.norm, globals.norm_bias) : attn_norm(l + 1); }
+  ops::Norm norm_after(size_t l) const { return l + 1 == depth() ? norm(globals.norm, globals.norm_bias) : attn_norm(l + 1); }
   /// The norm of each head by itself, for attend(); a norm as wide as all heads (OLMoE) is carried out here and now.
   std::optional<ops::Norm> head_norm(ops::Ops&, ops::Tensor x, const std::vector<float>& weight, int head_dim) const;
   /// What the blocks of layer l read is due before a tap sees x, and a tap sees what comes of it.
@@ -125,12 +128,20 @@ class Transformer : public Model {
   /// What the layer's own embedding comes to, given x [T, D]: [T, D], not normed yet.
   ops::Tensor take_input(ops::Ops&, ops::Tensor x, ops::Tensor inputs, size_t layer) const;
   /// [R, D] after the final norm -> logits [R, V].
-  ops::Tensor logits(ops::Ops&, const ops::RowSource& h) const;
+  ops::Tensor logits(ops::Ops& o, const ops::RowSource& h) const { return logits(o, h, globals.head); }
+  ops::Tensor logits(ops::Ops&, const ops::RowSource& h, const ops::Linear& head) const;
   /// Only rows that need logits matter after the last attention; with a tap all rows do. Narrows `x` and `y` when it may; false = nothing is left to do.
   static bool narrow(ops::Ops&, const ops::Batch&, const HiddenTap*, ops::Tensor& x, ops::Tensor& y);
   static bool narrow(ops::Ops&, const ops::Batch&, const HiddenTap*, ops::RowSource& h);  ///< where nothing after this reads other rows
   /// Shows the tap the final norm's output and picks the rows that need logits, if narrow() did not.
   static ops::RowSource finish(ops::Ops&, const ops::Batch&, const HiddenTap*, ops::RowSource h, size_t layers);
+
+  /// What the layer of a head reads: [T, D], or [T, N D] where the residual is N streams.
+  ops::Tensor draft_input(ops::Ops&, const DraftStep&) const;
+  ops::Norm draft_norm(const DraftHead& d) const { return d.norm.empty() ? norm(globals.norm, globals.norm_bias) : norm(d.norm); }
+  const ops::Linear& draft_matrix(const DraftHead& d) const { return d.head ? d.head : globals.head; }
+  /// What the last layer, the model's or a head's, comes to: the logits of the rows of h that `pick` wants (null: of all), and what heads read, of all.
+  ops::Tensor logits_and_state(ops::Ops&, ops::RowSource h, const ops::Batch* pick, const ops::Linear& head, ops::Tensor& hidden) const;
 
   /// KV layers of indexers and of compressed keys; `windows` are those of the groups.
   void add_sparse_layers(const std::vector<int64_t>& windows);

@@ -7,6 +7,9 @@
 
 namespace isotope::models {
 
+ops::Tensor Model::forward_for_drafts(ops::Ops&, const ops::Batch&, ops::Tensor&) const { return {}; }
+DraftResult Model::draft(ops::Ops&, const ops::Batch&, const DraftStep&) const { return {}; }
+
 Result<std::unique_ptr<Model>> load_model(const weights::Checkpoint& ck, ops::Ops& o, const levers::Loading& levers, const ModelConfig& config,
                                           const std::function<void(const LoadProgress&)>& progress) {
   const Arch* arch = arch_by_name(config.arch);

@@ -7,6 +7,7 @@
 
 #include "isotope/engine.h"
 #include "models/config.h"
+#include "models/draft.h"
 #include "ops/ops.h"
 #include "weights/checkpoint.h"
 
@@ -24,6 +25,17 @@ class Model {
   const std::vector<ops::KvLayerSpec>& kv_layers() const { return layers_; }
   /// Runs one step; ops.begin(batch, kv) has been called. Returns logits [R, V] for batch.logit_rows; an empty tensor when R is 0 (a prompt's inner chunk).
   virtual ops::Tensor forward(ops::Ops&, const ops::Batch&, const HiddenTap* tap = nullptr) const = 0;
+
+  /// Multi-token-prediction heads; 0 = the model has none, or none was kept.
+  int draft_heads() const { return int(config_.draft_heads); }
+  /// Numbers of a position that a head reads: the state after the final norm, or before it (Step 3.5), there of all residual streams (DeepSeek V4).
+  int64_t draft_width() const { return config_.hidden * config_.compressed.streams; }
+  /// forward() that also gives what heads read, of all rows: `hidden` [T, draft_width()], valid until the next begin(). REQUIRES: draft_heads() > 0.
+  virtual ops::Tensor forward_for_drafts(ops::Ops&, const ops::Batch&, ops::Tensor& hidden) const;
+  /// Runs one head; ops.begin(batch, kv) has been called with a batch of the same block tables as the model's own steps. The head writes its keys and values
+  /// at its rows' positions in KV layers of its own, and sees those before: every position from 0 on must have been given to it once, in any chunks.
+  /// What it stores for a position depends on the token after it, so that a block is a prefix' own but for its last position. REQUIRES: draft_heads() > 0.
+  virtual DraftResult draft(ops::Ops&, const ops::Batch&, const DraftStep&) const;
 
  protected:
   ModelConfig config_;

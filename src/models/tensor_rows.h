@@ -69,6 +69,20 @@ struct MoeNames {
   constexpr bool gated() const { return !gate.empty() || !stacked_gate.empty() || !stacked_gate_up.empty(); }
 };
 
+/// What Hugging Face files of a family call the tensors of multi-token-prediction heads. GGUF has one spelling for all.
+struct DraftNames {
+  std::string_view layer;        ///< prefix of head k's layer within the model's names, "{}" = k; empty = those of the model's layers, counted on
+  std::string_view own;          ///< the same for the tensors below; empty = the layer's
+  std::string_view join;         ///< empty = from_embed and from_hidden
+  std::string_view embed_norm, hidden_norm, norm;
+  std::string_view embed = {}, head = {};  ///< may be there or not; empty = heads of the family have none
+  std::string_view from_embed = {}, from_hidden = {}, streams = {};
+  bool raw = false;              ///< heads read the state before the model's final norm, and hand on theirs before their own (Step 3.5)
+  bool slides = false;           ///< their attention does, where the configuration has no kind of layer for them
+  bool dense = false;            ///< they have no experts, as far as no tensor says otherwise
+  std::string_view ffn_norm = {};///< the layer's norm before its feed-forward block, where it is not called what the model's is
+};
+
 /// Whether a layer has the row's tensor; rows of attention's own matrices and norms are those of layers that attend.
 bool on_layer(const LayerRow&, const ModelConfig&, const LayerConfig&);
 /// Whether files may hold the row's tensor for a layer that does without: keys and values of one that reads another layer's.
