@@ -1,6 +1,7 @@
 // The architecture list: one row for each family. Everything in which families with the same order of computation differ is a column here.
 #pragma once
 
+#include <array>
 #include <memory>
 #include <span>
 #include <string>
@@ -27,6 +28,16 @@ enum class Sparse : uint8_t {
   latent,      ///< keys of latent attention (DeepSeek V3.2, GLM-5)
   blocks,      ///< blocks of keys, for each kv head by itself (MiniMax M3)
   compressed,  ///< compressed keys (DeepSeek V4)
+  pooled,      ///< pools of keys, by one choice for all kv heads (Qwen4-Exp)
+};
+
+/// Several residual streams (ops::Streams), and what comes out of them in the end.
+enum class Hyper : uint8_t {
+  none,
+  mixed,     ///< streams are mixed with each other; weights of their own bring them together (DeepSeek V4)
+  averaged,  ///< streams are mixed with each other; in the end their mean (GLM-5-Next)
+  apart,     ///< they are not; weights of their own bring them together (HY-V4)
+  low_rank,  ///< they are not; mixtures of low rank, which norm as well (Qwen4-Exp)
 };
 
 struct Arch {
@@ -61,6 +72,10 @@ struct Arch {
   bool norms_last = false, unit_heads = false, unit_values = false;
   Sparse sparse = Sparse::none;
   bool index_pairs = false;     ///< rotary embedding turns neighbours in the indexer's heads
+  bool index_last = false;      ///< what turns comes last in the indexer's heads
+  bool index_eps = false, latent_eps = false;  ///< norms of the indexer's keys, and on compressed vectors, take the model's epsilon
+  Hyper hyper = Hyper::none;
+  std::array<std::string_view, 3> hyper_names = {};  ///< prefixes of their tensors in Hugging Face files: around attention, around the other block, in the end
   bool by_layer = false;        ///< layers may differ in their heads and widths
   bool weighted_input = false;  ///< weights of experts multiply their input
   bool logit_factor = false;    ///< GGUF's logit_scale multiplies logits (Cohere); it divides them elsewhere

@@ -45,6 +45,7 @@ struct LayerConfig {
   Choosing choosing = Choosing::none;
   int ratio = 0;             ///< tokens to a compressed key; 0 = none
   bool by_token = false;     ///< the token says which experts it goes to
+  int ngrams = -1;           ///< the layer's place among those that add embeddings of n-grams (NgramConfig); -1 = it does not
   bool attends() const { return mixer == Mixer::attention || beside; }
 };
 
@@ -65,6 +66,8 @@ struct LatentConfig {
   int kv_rank = 0;     ///< width of that vector but for what turns; 0 = the family has no such attention
   int plain = 0, turning = 0, value = 0;  ///< of a head: dimensions of q and k that do not turn, that do, and of v
   bool gated = false;  ///< each head's output is multiplied by a sigmoid
+  bool wide_gate = false;  ///< each number of it is
+  float norm_eps = 1e-6f;  ///< of the norms on compressed vectors, which few classes take from the configuration
   float q_scale = 1, kv_scale = 1;  ///< multiplied into what is compressed, after its norm
   explicit operator bool() const { return kv_rank > 0; }
 };
@@ -86,17 +89,41 @@ struct IndexConfig {
   int heads = 0, dim = 0;  ///< heads 0 = the family has none
   int64_t top = 0;         ///< how many keys, or blocks of keys, are chosen
   int block = 1, local = 0;///< keys of a block; blocks up to the query's own that are among the chosen in any case
-  int rope_index = 0;      ///< which of ModelConfig::ropes turns its heads
+  int rope_index = 0;      ///< which of ModelConfig::ropes turns its heads; -1 = they do not turn
+  float norm_eps = 1e-6f;  ///< of the norm on keys
+  int pool = 1;            ///< tokens to a key, of which `top` are chosen; their tokens are seen, and the last ones that make no whole key yet
+  bool pool_gated = false; ///< a key is a gated mean of normed keys; else the norm of their mean, turned by the first one's position
+  bool summed = false;     ///< heads choose together and have no weights
   explicit operator bool() const { return heads > 0; }
 };
 
-/// DeepSeek V4: one vector a token is key and value of all heads, keys further back are compressed, and the residual is several streams.
+/// Several residual streams (hyper-connections): see ops::Streams.
+struct HyperConfig {
+  int streams = 0, iterations = 0;   ///< streams 0 = one residual, as nearly everywhere; iterations of the mixing matrix' normalisation
+  float eps = 0, magnitude = 2, added_eps = 0;
+  int64_t low_rank = 0;              ///< above 0: Qwen4-Exp's, which come with the layers' norms
+  bool mean = false;                 ///< their mean is what comes out in the end
+  explicit operator bool() const { return streams > 0; }
+};
+
+/// Embeddings of n-grams that some layers add to their streams (Qwen4-Exp): see ops::NgramArgs.
+struct NgramConfig {
+  int size = 0, heads = 0;           ///< the longest n-gram, 0 = the family has none; heads of each length
+  int64_t width = 0;                 ///< of all heads' embeddings together
+  int64_t vocabulary = 0, multiple = 1;  ///< each head's is a prime from here on; the table has a multiple of so many rows
+  int64_t seed = 0;
+  int32_t separator = 0;
+  int conv_width = 0;
+  int parts = 1;                     ///< tensors that the table is cut into
+  int all_heads() const { return (size - 1) * heads; }
+  explicit operator bool() const { return size > 0; }
+};
+
+/// DeepSeek V4: one vector a token is key and value of all heads, and keys further back are compressed.
 struct CompressedConfig {
   int64_t q_rank = 0, out_rank = 0;  ///< q_rank 0 = another family
   int groups = 1;                    ///< of heads, each with an output matrix [out_rank, its heads]
   int overlap = 0;                   ///< the ratio of compressed keys whose windows overlap
-  int streams = 1, iterations = 0;   ///< of the residual; of their mixing matrix' normalisation
-  float stream_eps = 0;
   explicit operator bool() const { return q_rank > 0; }
 };
 
@@ -130,6 +157,8 @@ struct ModelConfig {
   LatentConfig latent;
   IndexConfig index;
   CompressedConfig compressed;
+  HyperConfig hyper;
+  NgramConfig ngram;
   float norm_eps = 0;
   ops::Activation act = ops::Activation::silu;
   float mlp_limit = 0, mlp_alpha = 0;         ///< of dense feed-forward blocks: see ops::Moe::swiglu_limit

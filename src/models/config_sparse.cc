@@ -172,12 +172,12 @@ Result<void> parse_compressed_layers(const Metadata& f, const Ratios& r, ModelCo
   return {};
 }
 
-Result<void> parse_streams(const Metadata& f, CompressedConfig& x) {
+Result<void> parse_streams(const Metadata& f, HyperConfig& x) {
   ISO_TRY(const int64_t streams, in_range(f, "hc_mult", 1, kMaxStreams));
   ISO_TRY(const int64_t iterations, in_range(f, "hc_sinkhorn_iters", 1, kMaxIterations));
   ISO_TRY(const double eps, f.number("hc_eps"));
   if (!(eps >= 0 && eps < 1)) return wrong(f, fmt::format("hc_eps is {}, must be 0 to 1", eps));
-  x.streams = int(streams), x.iterations = int(iterations), x.stream_eps = float(eps);
+  x.streams = int(streams), x.iterations = int(iterations), x.eps = float(eps);
   return {};
 }
 
@@ -224,7 +224,7 @@ Result<void> parse_compressed(const ConfigSource& s, ModelConfig& c) {
   ISO_TRY(const int64_t groups, in_range(f, "o_groups", 1, c.heads));
   if (c.heads % groups) return wrong(f, fmt::format("num_attention_heads {} is no multiple of o_groups {}", c.heads, groups));
   x.groups = int(groups), x.overlap = int(ratios.sparse);
-  ISO_CHECK_OK(parse_streams(f, x));
+  ISO_CHECK_OK(parse_streams(f, c.hyper));
   ISO_TRY(const int64_t window, in_range(f, "sliding_window", 1, kMaxContext));
   for (LayerConfig& l : c.layer) l.window = window;
   ISO_TRY(const int64_t heads, in_range(f, "index_n_heads", 1, kMaxHeads));
@@ -247,6 +247,7 @@ Result<void> parse_sparse(const ConfigSource& s, ModelConfig& c) {
     case Sparse::latent: return parse_latent_index(s, c);
     case Sparse::blocks: return parse_block_index(s, c);
     case Sparse::compressed: return parse_compressed(s, c);
+    case Sparse::pooled: return {};
   }
   return {};
 }

@@ -32,7 +32,7 @@ Tensor Transformer::mix_latent(ops::Ops& o, const RowSource& h, size_t layer) co
     std::array<Tensor, 2> queries;
     o.project({.x = q, .norm = ops::Norm{w.q_norm, kEps}}, std::span(next).first(index ? 2 : 1), std::span(queries).first(index ? 2 : 1));
     q = queries[0];                                                                   // [T, H * plain + H * turning]
-    if (index) choose_keys(o, queries[1], out[2], out[3], layer);
+    if (index) choose_keys(o, {queries[1], out[2], out[3], {}}, layer);
   }
   o.head_norm(kv.columns(c.turning, c.kv_rank), c.kv_rank, w.kv_norm, kEps);          // [T, turning + kv_rank]
   if (config_.layer[layer].grows) o.scale_by_position(q, config_.growth);

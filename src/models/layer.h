@@ -6,6 +6,7 @@
 #include "models/draft.h"
 #include "models/mixers.h"
 #include "models/model.h"
+#include "models/ngram.h"
 #include "models/sparse.h"
 #include "ops/ops.h"
 
@@ -39,7 +40,9 @@ struct Layer {
   std::vector<float> sinks;            ///< [H] logits that take part in each head's softmax and add nothing; or empty
   LatentWeights latent;                ///< instead of q, k and v, where there is one
   std::unique_ptr<Indexer> indexer;    ///< chooses the keys that queries see; or empty
-  std::unique_ptr<CompressedWeights> compressed;  ///< DeepSeek V4's attention and residual streams; or empty
+  std::unique_ptr<CompressedWeights> compressed;  ///< DeepSeek V4's attention; or empty
+  std::unique_ptr<LayerStreams> streams;  ///< where the residual is several streams; or empty
+  std::unique_ptr<NgramWeights> ngrams;///< embeddings of n-grams, added to the streams; or empty
   std::vector<float> attn_post_norm;   ///< [D] on attention's output
   std::vector<float> ffn_norm;         ///< [D] before the feed-forward block
   ops::Linear gate, up, down;          ///< [F, D], [F, D], [D, F]
@@ -109,8 +112,12 @@ class Transformer : public Model {
   ops::Tensor mix_latent(ops::Ops&, const ops::RowSource& h, size_t layer) const;
   /// Projections of `h`, of which some choose the keys that attention then sees.
   ops::Tensor mix_indexed(ops::Ops&, const ops::RowSource& h, size_t layer) const;
-  /// Norms and rotates the indexer's queries q and keys k, and chooses by them.
-  void choose_keys(ops::Ops&, ops::Tensor q, ops::Tensor k, ops::Tensor weights, size_t layer) const;
+  /// What an indexer reads of a step. Keys are empty where they are compressed already; gates say how several tokens make a key.
+  struct IndexTensors {
+    ops::Tensor q, k, weights, gates;
+  };
+  /// Norms and rotates the indexer's queries and keys, makes one key of several where the family does, and chooses by them.
+  void choose_keys(ops::Ops&, IndexTensors, size_t layer) const;
   ops::Tensor mix_gated(ops::Ops&, const ops::RowSource& h, size_t layer) const;
   ops::Tensor mix_delta(ops::Ops&, const ops::RowSource& h, size_t layer) const;
   ops::Tensor mix_mamba2(ops::Ops&, const ops::RowSource& h, size_t layer) const;
@@ -142,6 +149,8 @@ class Transformer : public Model {
   const ops::Linear& draft_matrix(const DraftHead& d) const { return d.head ? d.head : globals.head; }
   /// What the last layer, the model's or a head's, comes to: the logits of the rows of h that `pick` wants (null: of all), and what heads read, of all.
   ops::Tensor logits_and_state(ops::Ops&, ops::RowSource h, const ops::Batch* pick, const ops::Linear& head, ops::Tensor& hidden) const;
+  /// What the n-grams of the layer add to its streams x: [T, N * D].
+  ops::Tensor take_ngrams(ops::Ops&, ops::Tensor x, size_t layer) const;
 
   /// KV layers of indexers and of compressed keys; `windows` are those of the groups.
   void add_sparse_layers(const std::vector<int64_t>& windows);

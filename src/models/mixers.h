@@ -71,5 +71,7 @@ struct Lightning {
 
 /// Floats that a layer of this mixer keeps for each sequence.
 int64_t state_floats(const ModelConfig&, Mixer);
+/// The same with what comes before its mixer: where the layer adds embeddings of n-grams, their convolution's inputs and the last tokens stand at the end.
+int64_t state_floats(const ModelConfig&, const LayerConfig&);
 
 }  // namespace isotope::models

@@ -68,8 +68,8 @@ Result<void> Planner::add_float_matrix(ops::Linear& slot, const std::string& nam
 }
 
 Result<void> Planner::add_streams(ops::Streams& s, const std::string& prefix, int64_t numbers, int64_t scales) {
-  const CompressedConfig& x = c_.compressed;
-  s.streams = x.streams, s.iterations = x.iterations, s.eps = x.stream_eps, s.norm_eps = c_.norm_eps;
+  const HyperConfig& x = c_.hyper;
+  s.streams = x.streams, s.iterations = x.iterations, s.eps = x.eps, s.norm_eps = c_.norm_eps;
   const int64_t base[] = {numbers}, scale[] = {scales};
   const std::string end = names_.gguf ? ".weight" : "";
   ISO_CHECK_OK(add_float_matrix(s.mix, prefix + "fn" + end, numbers, x.streams * c_.hidden));
@@ -79,7 +79,7 @@ Result<void> Planner::add_streams(ops::Streams& s, const std::string& prefix, in
 
 Result<void> Planner::add_final_streams(Globals& g, const std::string& prefix) {
   g.streams = std::make_unique<ops::Streams>();
-  return add_streams(*g.streams, names_.gguf ? "output_hc_" : prefix + "hc_head_", c_.compressed.streams, 1);
+  return add_streams(*g.streams, names_.gguf ? "output_hc_" : prefix + "hc_head_", c_.hyper.streams, 1);
 }
 
 Result<void> Planner::add_compressor(Compressor& w, const std::string& prefix, int ratio, int64_t dim) {
@@ -106,9 +106,10 @@ Result<void> Planner::add_compressed(Layer& layer, const LayerConfig& l, const s
   ISO_TRY(const TensorEntry* const e, required(name("attn_output_a.weight", "attn.wo_a.weight"), o_a));
   w.o_a.resize(size_t(x.groups));
   for (int64_t g = 0; e && g < x.groups; ++g) add_use(*e, pack_into(w.o_a[size_t(g)], g * x.out_rank, x.out_rank));
-  const int64_t n = x.streams;
-  ISO_CHECK_OK(add_streams(w.attn, prefix + "hc_attn_", n * (2 + n), 3));
-  ISO_CHECK_OK(add_streams(w.ffn, prefix + "hc_ffn_", n * (2 + n), 3));
+  const int64_t n = c_.hyper.streams;
+  layer.streams = std::make_unique<LayerStreams>();
+  ISO_CHECK_OK(add_streams(layer.streams->attn, prefix + "hc_attn_", n * (2 + n), 3));
+  ISO_CHECK_OK(add_streams(layer.streams->ffn, prefix + "hc_ffn_", n * (2 + n), 3));
   if (l.ratio) ISO_CHECK_OK(add_compressor(w.entries, name("attn_compressor_", "attn.compressor."), l.ratio, c_.head_dim));
   if (l.choosing != Choosing::own) return {};
   layer.indexer = std::make_unique<Indexer>();

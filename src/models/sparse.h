@@ -12,6 +12,8 @@ namespace isotope::models {
 struct Indexer {
   ops::Linear q;                     ///< [heads * dim, D or the rank of compressed queries]
   ops::Linear k;                     ///< [dim, D]; empty where keys are compressed
+  ops::Linear pool_gate;             ///< [dim, D], where several tokens make a key by gates
+  std::vector<float> pool_bias;      ///< [tokens to a key, dim]
   ops::Linear weights;               ///< [heads, D]; empty where each head chooses for itself
   std::vector<float> q_norm;         ///< [dim] or empty
   std::vector<float> k_norm, k_bias; ///< [dim]; a bias makes it a LayerNorm
@@ -31,12 +33,16 @@ struct CompressedWeights {
   std::vector<float> q_norm, kv_norm;///< [q_rank], [d]
   std::vector<ops::Linear> o_a;      ///< of each group of heads [out_rank, its heads * d]
   Compressor entries, index;         ///< empty where the layer has no compressed keys, no indexer
-  ops::Streams attn, ffn;            ///< around attention, around the experts
+};
+
+/// Residual streams around a layer's blocks.
+struct LayerStreams {
+  ops::Streams attn, ffn;            ///< around attention or the mixer, around the feed-forward block
 };
 
 struct ModelConfig;
 struct LayerConfig;
-/// Tokens back to which the inputs of a layer's next compressed key reach.
+/// Tokens back to which the inputs of a layer's next compressed key, or of its indexer's, reach; 0 = the layer has none.
 int64_t kept_inputs(const ModelConfig&, const LayerConfig&);
 
 }  // namespace isotope::models

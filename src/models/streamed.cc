@@ -12,19 +12,19 @@ using ops::Tensor;
 
 ops::Tensor Streamed::forward(ops::Ops& o, const ops::Batch& b, const HiddenTap* tap) const {
   ops::SparseOps& sparse = *o.sparse();
-  Tensor x = sparse.spread(o.embed(globals.table(), config_.embed_scale), config_.compressed.streams);  // [T, N * D]
+  Tensor x = sparse.spread(o.embed(globals.table(), config_.embed_scale), config_.hyper.streams);  // [T, N * D]
   for (size_t l = 0; l < layers.size(); ++l) {
     o.next_layer();
     const Layer& w = layers[l];
     if (tap) (*tap)(int(l), x);
-    ops::StreamStep step = sparse.enter(x, w.compressed->attn);
+    ops::StreamStep step = sparse.enter(x, w.streams->attn);
     Tensor y = o.linear(mix_compressed(o, {.x = step.x, .norm = norm(w.attn_norm)}, l), w.o);
     if (l + 1 == layers.size()) {
       if (!narrow(o, b, tap, x, y)) return {};
       if (step.weights.rows != x.rows) step.weights = o.gather(step.weights, b.logit_rows);
     }
     sparse.leave(x, step, y);
-    step = sparse.enter(x, w.compressed->ffn);
+    step = sparse.enter(x, w.streams->ffn);
     sparse.leave(x, step, feed_forward(o, {.x = step.x, .norm = norm(w.ffn_norm)}, w));
   }
   const RowSource h = finish(o, b, tap, {.x = sparse.join(x, *globals.streams), .norm = norm(globals.norm)}, layers.size());
@@ -69,7 +69,7 @@ Tensor Streamed::mix_compressed(ops::Ops& o, const RowSource& h, size_t layer) c
   if (l.ratio) compress(o, a.entries, {t[2], t[3], &rope, 0, entries_at_[layer]}, layer);
   if (chooses) {
     compress(o, a.index, {t[4], t[5], &c.ropes[size_t(c.index.rope_index)], 2 * t[2].cols, index_at_[layer]}, layer);
-    choose_keys(o, queries[1], {}, t[6], layer);
+    choose_keys(o, {queries[1], {}, t[6], {}}, layer);
   }
   const Tensor y = o.sparse()->attend_compressed({.q = q, .kv = kv, .heads = c.heads, .dim = c.head_dim, .scale = c.attn_scale, .sinks = w.sinks,
                                                   .recent = kv_at_[layer], .window = l.window, .entries = entries_at_[layer], .chosen = chooses});

@@ -3,10 +3,10 @@
 namespace isotope::ops {
 namespace {
 
-enum Kind { kChoose, kAttendChosen, kCompress, kAttendCompressed, kClamped, kSpread, kEnter, kLeave, kJoin };
+enum Kind { kChoose, kAttendChosen, kCompress, kAttendCompressed, kClamped, kSpread, kEnter, kLeave, kJoin, kNgrams, kGate };
 constexpr const char* kNames[] = {"choice of keys",     "attention to chosen keys", "compressed keys", "attention to compressed keys",
                                   "clamped activation", "spread streams",           "enter streams",   "leave streams",
-                                  "join streams"};
+                                  "join streams",       "embeddings of n-grams",    "gate of streams"};
 
 int64_t bytes_of(Tensor t) { return t.rows * t.cols * int64_t(sizeof(float)); }
 int64_t bytes_of(const Linear& l) { return l.w ? int64_t(l.w->bytes) : 0; }
@@ -44,6 +44,13 @@ void MeteredSparse::leave(Tensor streams, const StreamStep& step, Tensor y) {
 }
 Tensor MeteredSparse::join(Tensor streams, const Streams& s) {
   return timed(call(kJoin, 3 * bytes_of(streams) + bytes_of(s.mix), mixing(s, streams)), [&] { return in_.join(streams, s); });
+}
+Tensor MeteredSparse::embed_ngrams(const NgramArgs& a) {
+  return timed(call(kNgrams, 0), [&] { return in_.embed_ngrams(a); });
+}
+Tensor MeteredSparse::gate_streams(const StreamGateArgs& a) {
+  return timed(call(kGate, 2 * bytes_of(a.keys) + bytes_of(a.queries) + bytes_of(a.values), 2 * a.keys.rows * a.keys.cols),
+               [&] { return in_.gate_streams(a); });
 }
 
 }  // namespace isotope::ops

@@ -30,6 +30,8 @@ class MeteredSparse final : public SparseOps {
   StreamStep enter(Tensor streams, const Streams&) override;
   void leave(Tensor streams, const StreamStep&, Tensor y) override;
   Tensor join(Tensor streams, const Streams&) override;
+  Tensor embed_ngrams(const NgramArgs&) override;
+  Tensor gate_streams(const StreamGateArgs&) override;
 
  private:
   template <class F>

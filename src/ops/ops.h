@@ -274,6 +274,13 @@ struct Fusions {
   int64_t gemma_max_tokens = 8192;  ///< the same for Gemma's norms only up to so many tokens in a step
 };
 
+/// How sparse attention and residual streams are computed. None of it changes a bit of a result.
+struct SparseTuning {
+  int64_t score_bytes = int64_t{2048} << 20;  ///< an indexer's scores are computed in bands of tokens that fit
+  bool streams_apart = false;                 ///< residual streams are entered and left by ops one after the other, not in one pass
+  bool streams_by_sequence = false;           ///< the streams of decoding sequences one by one
+};
+
 struct CpuOpsOptions {
   int threads = 0;           ///< 0 = one a physical core
   std::string isa;           ///< empty = best
@@ -284,6 +291,7 @@ struct CpuOpsOptions {
   bool bf16_norms = false;   ///< RMS norms round as in bfloat16 (ATOM_USE_MODEL_SENSITIVE_RMSNORM); changes results
   std::string spill_folder;  ///< where pack_spilled() puts weights; empty = into memory, as pack() does
   int first_core = -1;       ///< of this team among the process' cores (base::Team); -1 = the whole machine is its own
+  SparseTuning sparse = {};
 };
 Result<std::unique_ptr<Ops>> make_cpu_ops(const CpuOpsOptions&);
 

@@ -22,14 +22,14 @@ constexpr int kMaxConvWidth = 8;
 /// and the rows of the open chunk, from which every result is computed in the same way wherever steps begin and end. A build constant: it decides bits.
 constexpr int kStateChunk = 8;
 
-/// Causal depthwise convolution over the last `width` tokens of each channel, zeros before the first one.
+/// Causal depthwise convolution over `width` tokens of each channel, the last one and every `dilation`-th before it; zeros before the first one.
 struct ShortConv {
-  int width = 0;
+  int width = 0, dilation = 1;
   std::vector<float> weight;  ///< [width, C], the oldest input first
   std::vector<float> bias;    ///< [C] or empty
   bool silu = false;          ///< applied to the result
   int64_t channels() const { return width ? int64_t(weight.size()) / width : 0; }
-  int64_t state_floats() const { return (width - 1) * channels(); }
+  int64_t state_floats() const { return int64_t{width - 1} * dilation * channels(); }
 };
 
 /// Gated delta rule (arXiv:2412.06464): for each value head, S = alpha·S + k uᵀ with u = beta·(v - alpha·Sᵀk), out = Sᵀq, where

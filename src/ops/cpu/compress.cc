@@ -26,7 +26,12 @@ class Compression {
     keep();
     const auto windows = closing();
     if (windows.empty()) return;
-    const int64_t n = int64_t{a_.series} * a_.ratio, half = a_.rope->rot / 2;
+    const int64_t n = int64_t{a_.series} * a_.ratio, half = a_.rope ? a_.rope->rot / 2 : 0;
+    if (!a_.gates) {
+      const auto zeros = c_.arena.take<float>(size_t(a_.dim));
+      std::fill(zeros.begin(), zeros.end(), 0.0f);
+      even_ = zeros.data();
+    }
     const Tensor made = take_tensor(c_.arena, int64_t(windows.size()), a_.dim), turns = take_tensor(c_.arena, made.rows, 2 * half);
     const auto pointers = c_.arena.take<const float*>(size_t(3 * n * made.rows));
     for_rows(c_.team, made.rows, n * a_.dim * 8, [&](int64_t w0, int64_t w1) {
@@ -48,7 +53,7 @@ class Compression {
       for (int64_t t = t0; t < t1; ++t) {
         float* const to = c_.kv.numbers(a_.kept, slots[size_t(t)] / c_.kv.block_size, slots[size_t(t)] % c_.kv.block_size) + a_.offset;
         std::memcpy(to, a_.inputs.row(t), size_t(width_) * sizeof(float));
-        std::memcpy(to + width_, a_.gates.row(t), size_t(width_) * sizeof(float));
+        if (a_.gates) std::memcpy(to + width_, a_.gates.row(t), size_t(width_) * sizeof(float));
       }
     });
   }
@@ -69,17 +74,19 @@ class Compression {
     const float **const inputs = pointers, **const gates = inputs + (end - begin), **const bias = gates + (end - begin);
     for (int64_t token = std::max<int64_t>(0, begin); token < end; ++token) {
       const float* const from = kept(w.seq, token) + (token / a_.ratio == w.number ? width_ - a_.dim : 0);
-      inputs[job.n] = from, gates[job.n] = from + width_;
-      bias[job.n++] = a_.bias.data() + token % a_.ratio * width_ + (token / a_.ratio == w.number ? width_ - a_.dim : 0);
+      inputs[job.n] = from, gates[job.n] = a_.gates ? from + width_ : even_;
+      bias[job.n++] = a_.gates ? a_.bias.data() + token % a_.ratio * width_ + (token / a_.ratio == w.number ? width_ - a_.dim : 0) : even_;
     }
     job.inputs = inputs, job.gates = gates, job.bias = bias;
     c_.kernels.sparse.compress(job);
-    norm_row(c_.kernels, a_.norm, out, out, a_.dim);
-    const Rope& rope = *a_.rope;
-    const int64_t half = rope.rot / 2;
-    turn_by(rope, int32_t(w.number * a_.ratio), turns, turns + half);
-    (rope.interleaved ? c_.kernels.elementwise.rope_interleaved : c_.kernels.elementwise.rope)(out + rope.first, turns, turns + half, 1, a_.dim,
-                                                                                               rope.rot);
+    if (a_.norm) norm_row(c_.kernels, *a_.norm, out, out, a_.dim);
+    if (a_.rope) {
+      const Rope& rope = *a_.rope;
+      const int64_t half = rope.rot / 2;
+      turn_by(rope, int32_t(w.number * a_.ratio), turns, turns + half);
+      (rope.interleaved ? c_.kernels.elementwise.rope_interleaved : c_.kernels.elementwise.rope)(out + rope.first, turns, turns + half, 1, a_.dim,
+                                                                                                 rope.rot);
+    }
     const int64_t last = end - 1;
     const int32_t block = c_.table(a_.entries, w.seq)[last / c_.kv.block_size];
     ISO_CHECK(block >= 0);
@@ -89,6 +96,7 @@ class Compression {
   const CompressArgs& a_;
   const SparseContext& c_;
   int64_t width_;
+  const float* even_ = nullptr;  ///< zeros [dim]: gates and biases where tokens weigh the same
 };
 
 }  // namespace

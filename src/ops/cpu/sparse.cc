@@ -67,11 +67,12 @@ void CpuSparse::compress(const CompressArgs& a) {
   const int64_t T = o_.batch_.T(), width = int64_t{a.series} * a.dim;
   const KvLayerSpec &kept = checked(a.kept, KvForm::floats), &entries = checked(a.entries, KvForm::rows);
   ISO_CHECK((a.series == 1 || a.series == 2) && a.ratio > 0 && entries.every == a.ratio && entries.head_dim == a.dim);
-  ISO_CHECK(a.offset >= 0 && a.offset + 2 * width <= kept.head_dim && a.inputs.rows == T && a.gates.rows == T && a.inputs.cols == width &&
-            a.gates.cols == width);
-  ISO_CHECK(int64_t(a.bias.size()) == a.ratio * width && int64_t(a.norm.weight.size()) == a.dim && a.rope && a.rope->first + a.rope->rot <= a.dim);
+  ISO_CHECK(a.offset >= 0 && a.offset + (a.gates ? 2 : 1) * width <= kept.head_dim && a.inputs.rows == T && a.inputs.cols == width);
+  ISO_CHECK(!a.gates || (a.gates.rows == T && a.gates.cols == width && int64_t(a.bias.size()) == a.ratio * width));
+  ISO_CHECK(!a.norm || int64_t(a.norm->weight.size()) == a.dim);
+  ISO_CHECK(!a.rope || a.rope->first + a.rope->rot <= a.dim);
   CompressArgs args = a;
-  args.norm.bf16 = o_.bf16_norms_;
+  if (args.norm) args.norm->bf16 = o_.bf16_norms_;
   ops::compress(args, context());
 }
 

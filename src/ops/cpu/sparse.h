@@ -24,6 +24,8 @@ class CpuSparse final : public SparseOps {
   StreamStep enter(Tensor streams, const Streams&) override;
   void leave(Tensor streams, const StreamStep&, Tensor y) override;
   Tensor join(Tensor streams, const Streams&) override;
+  Tensor embed_ngrams(const NgramArgs&) override;
+  Tensor gate_streams(const StreamGateArgs&) override;
 
  private:
   SparseContext context() const;
