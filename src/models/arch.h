@@ -27,6 +27,7 @@ enum class Sparse : uint8_t {
   latent,      ///< keys of latent attention (DeepSeek V3.2, GLM-5)
   blocks,      ///< blocks of keys, for each kv head by itself (MiniMax M3)
   compressed,  ///< compressed keys (DeepSeek V4)
+  shared,      ///< compressed keys and choices that several layers share (DeepSeek V4.1)
 };
 
 struct Arch {

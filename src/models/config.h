@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "isotope/result.h"
+#include "models/engram_config.h"
 #include "ops/ops.h"
 
 namespace isotope::weights { class Checkpoint; }
@@ -43,6 +44,7 @@ struct LayerConfig {
   float clamp = 0, expert_clamp = 0;  ///< see ops::Moe: of the dense or shared block, of experts
   Choosing choosing = Choosing::none;
   int ratio = 0;             ///< tokens to a compressed key; 0 = none
+  int entries_of = -1;       ///< the earlier layer whose compressed keys this one reads, having none of its own (DeepSeek V4.1); -1 = its own
   bool by_token = false;     ///< the token says which experts it goes to
   bool attends() const { return mixer == Mixer::attention || beside; }
 };
@@ -86,6 +88,8 @@ struct IndexConfig {
   int64_t top = 0;         ///< how many keys, or blocks of keys, are chosen
   int block = 1, local = 0;///< keys of a block; blocks up to the query's own that are among the chosen in any case
   int rope_index = 0;      ///< which of ModelConfig::ropes turns its heads
+  int64_t blocks = 0;      ///< above 0: layers that choose after `blocks_of` do so among the keys of so many blocks that it finds (DeepSeek V4.1)
+  int blocks_of = -1, block_keys = 0;
   explicit operator bool() const { return heads > 0; }
 };
 
@@ -96,6 +100,7 @@ struct CompressedConfig {
   int overlap = 0;                   ///< the ratio of compressed keys whose windows overlap
   int streams = 1, iterations = 0;   ///< of the residual; of their mixing matrix' normalisation
   float stream_eps = 0;
+  bool late = false;                 ///< a block reads the streams by the weights that the one before it left (DeepSeek V4.1)
   explicit operator bool() const { return q_rank > 0; }
 };
 
@@ -129,6 +134,7 @@ struct ModelConfig {
   LatentConfig latent;
   IndexConfig index;
   CompressedConfig compressed;
+  EngramConfig engram;
   float norm_eps = 0;
   ops::Activation act = ops::Activation::silu;
   float mlp_limit = 0, mlp_alpha = 0;         ///< of dense feed-forward blocks: see ops::Moe::swiglu_limit

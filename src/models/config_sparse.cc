@@ -247,6 +247,7 @@ Result<void> parse_sparse(const ConfigSource& s, ModelConfig& c) {
     case Sparse::latent: return parse_latent_index(s, c);
     case Sparse::blocks: return parse_block_index(s, c);
     case Sparse::compressed: return parse_compressed(s, c);
+    case Sparse::shared: return {};
   }
   return {};
 }

@@ -39,6 +39,7 @@ struct Layer {
   LatentWeights latent;                ///< instead of q, k and v, where there is one
   std::unique_ptr<Indexer> indexer;    ///< chooses the keys that queries see; or empty
   std::unique_ptr<CompressedWeights> compressed;  ///< DeepSeek V4's attention and residual streams; or empty
+  std::unique_ptr<EngramWeights> engram;          ///< what rows of an n-gram table are turned into; or empty
   std::vector<float> attn_post_norm;   ///< [D] on attention's output
   std::vector<float> ffn_norm;         ///< [D] before the feed-forward block
   ops::Linear gate, up, down;          ///< [F, D], [F, D], [D, F]
@@ -74,11 +75,14 @@ struct Globals {
   const ops::Weight& table() const { return embed ? *embed.w : *head.w; }
 };
 
+class EngramTables;
+
 /// Common ground of the decoder families: weights, KV groups, and the steps that do not depend on their order.
 class Transformer : public Model {
  public:
   std::vector<Layer> layers;
   Globals globals;
+  std::shared_ptr<EngramTables> engram;  ///< n-gram tables and how rows are found; or empty
 
   /// Derives KV groups: one full group if any layer attends fully, one sliding group for each window length, and last the group of the states. A model
   /// without attention has a full group without layers, by which prefixes are found.

@@ -34,6 +34,12 @@ struct CompressedWeights {
   ops::Streams attn, ffn;            ///< around attention, around the experts
 };
 
+/// Beside an n-gram table, which stays in the file.
+struct EngramWeights {
+  ops::Linear kv;                             ///< [(N + 1) D, rows of a token]: a key for each residual stream, then the value
+  std::vector<float> q_weight, k_weight;      ///< [N, D] norms of the streams and of the keys
+};
+
 struct ModelConfig;
 struct LayerConfig;
 /// Tokens back to which the inputs of a layer's next compressed key reach.

@@ -21,6 +21,8 @@ struct Batch {
     std::span<const int32_t> slots;        ///< [T] where each token's KV goes: block id * block size + offset; empty for a state group
   };
   std::span<const Group> groups;
+  std::span<const int32_t> before = {};  ///< [S, lookback] the tokens just before a sequence's first row, the nearest last; -1 = there is none
+  int64_t lookback = 0;                  ///< as many as the model asks for (Model::lookback())
 
   int64_t T() const { return int64_t(tokens.size()); }
   int64_t S() const { return int64_t(context_len.size()); }

@@ -63,16 +63,29 @@ Tensor CpuSparse::attend_chosen(AttentionArgs a) {
   return out;
 }
 
-void CpuSparse::compress(const CompressArgs& a) {
+CompressArgs CpuSparse::checked(const CompressArgs& a) const {
   const int64_t T = o_.batch_.T(), width = int64_t{a.series} * a.dim;
-  const KvLayerSpec &kept = checked(a.kept, KvForm::floats), &entries = checked(a.entries, KvForm::rows);
-  ISO_CHECK((a.series == 1 || a.series == 2) && a.ratio > 0 && entries.every == a.ratio && entries.head_dim == a.dim);
+  const KvLayerSpec& kept = checked(a.kept, KvForm::floats);
+  ISO_CHECK((a.series == 1 || a.series == 2) && a.ratio > 0 && int64_t(a.bias.size()) == a.ratio * width && int64_t(a.norm.weight.size()) == a.dim);
   ISO_CHECK(a.offset >= 0 && a.offset + 2 * width <= kept.head_dim && a.inputs.rows == T && a.gates.rows == T && a.inputs.cols == width &&
             a.gates.cols == width);
-  ISO_CHECK(int64_t(a.bias.size()) == a.ratio * width && int64_t(a.norm.weight.size()) == a.dim && a.rope && a.rope->first + a.rope->rot <= a.dim);
   CompressArgs args = a;
   args.norm.bf16 = o_.bf16_norms_;
+  return args;
+}
+
+void CpuSparse::compress(const CompressArgs& a) {
+  const CompressArgs args = checked(a);
+  const KvLayerSpec& entries = checked(a.entries, KvForm::rows);
+  ISO_CHECK(entries.every == a.ratio && entries.head_dim == a.dim && a.rope && a.rope->first + a.rope->rot <= a.dim);
   ops::compress(args, context());
+}
+
+Tensor CpuSparse::pool(const CompressArgs& a) { return ops::pool(checked(a), context()); }
+
+void CpuSparse::store_entries(const EntryArgs& a) {
+  ISO_CHECK(checked(a.layer, KvForm::rows).head_dim == a.x.cols && a.rope && a.rope->first + a.rope->rot <= a.x.cols);
+  ops::store_entries(a, context());
 }
 
 void CpuSparse::store_rows(Tensor x, int layer) const {
