@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "isotope/result.h"
+#include "isotope/token_texts.h"
 
 namespace isotope {
 
@@ -76,6 +77,7 @@ struct EngineOptions {
   std::map<std::string, std::string> hf_overrides;
   std::string online_quant_config;       ///< JSON: to which formats weights are quantized while they load; empty = as the file has them
   bool keep_mtp = true;                  ///< multi-token-prediction heads are loaded; else they are left out and take no memory
+  MakeTokenTexts token_texts;            ///< reads the vocabulary of models with n-gram tables; null: such models are refused
   std::string load_dummy;                ///< "empty", "zero" or "xavier": weights that no file holds, shaped by config.json alone; empty = the files'
 };
 

@@ -20,9 +20,10 @@ struct AllGroups {
   DataParallel data_parallel;
   Housekeeping housekeeping;
   Text text;
+  Engram engram;
 };
 
-enum class Group : uint8_t { loading, cpu, fusion, program, prefix_cache, kv_events, delayer, capacity, data_parallel, housekeeping, text, count_ };
+enum class Group : uint8_t { loading, cpu, fusion, program, prefix_cache, kv_events, delayer, capacity, data_parallel, housekeeping, text, engram, count_ };
 
 struct Binding {
   std::string_view name;

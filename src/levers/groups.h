@@ -112,6 +112,12 @@ struct Text {
   int64_t audit_every = 1000;           ///< ATOM_DETOKENIZER_AUDIT_EVERY
 };
 
+/// N-gram tables (DeepSeek V4.1).
+struct Engram {
+  bool in_place = true;                 ///< ATOM_ENGRAM_UVA: rows are read within the layer; else a thread of its own reads them ahead
+  std::string cache_dir = "~/.cache/atom/engram";  ///< ATOM_ENGRAM_CACHE_DIR
+};
+
 /// Capacities of the scheduler that another engine spells as settings; the flag of the same meaning wins.
 struct Capacity {
   std::optional<int64_t> max_decode_seqs;  ///< ATLAS_MAX_DECODE_SEQS, when it is set

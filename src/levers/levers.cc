@@ -20,7 +20,7 @@ namespace {
 constexpr std::string_view kPrefixes[] = {"ATOM_", "OFFLOAD_", "ATLAS_", "ISOTOPE_"};
 // Groups whose settings never touch a number that a model computes.
 constexpr std::string_view kNeutralGroups[] = {"loading", "isotope", "tracing", "profiling", "memory_housekeeping", "kv_events", "shutdown", "benchmarks",
-                                               "tokenize_cache", "detokenizer", "data_parallel", "prefill_delayer", "prefix_cache", "internal"};
+                                               "tokenize_cache", "detokenizer", "data_parallel", "prefill_delayer", "prefix_cache", "internal", "engram"};
 // Single settings of other groups of which the same is true: joined ops give the bits of the ops one after the other.
 constexpr std::string_view kNeutralRows[] = {"ATOM_LLAMA_ENABLE_AITER_TRITON_FUSED_RMSNORM_QUANT", "ATOM_LLAMA_ENABLE_AITER_TRITON_FUSED_SILU_MUL_QUANT",
                                              "ATOM_ENABLE_QK_NORM_ROPE_CACHE_QUANT_FUSION", "ATOM_QK_NORM_ROPE_CACHE_FUSION_MAX_TOKENS"};
@@ -156,6 +156,7 @@ const PrefillDelayer& Levers::prefill_delayer() const { return groups_->taken[si
 const Capacity& Levers::capacity() const { return groups_->taken[size_t(Group::capacity)] = true, groups_->all.capacity; }
 const DataParallel& Levers::data_parallel() const { return groups_->taken[size_t(Group::data_parallel)] = true, groups_->all.data_parallel; }
 const Text& Levers::text() const { return groups_->taken[size_t(Group::text)] = true, groups_->all.text; }
+const Engram& Levers::engram() const { return groups_->taken[size_t(Group::engram)] = true, groups_->all.engram; }
 const Housekeeping& Levers::housekeeping() const { return groups_->taken[size_t(Group::housekeeping)] = true, groups_->all.housekeeping; }
 
 std::vector<std::string_view> Levers::consumed() const {

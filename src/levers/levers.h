@@ -66,6 +66,7 @@ class Levers {
   const DataParallel& data_parallel() const;
   const Housekeeping& housekeeping() const;
   const Text& text() const;
+  const Engram& engram() const;
   /// Rows whose values some component has taken.
   std::vector<std::string_view> consumed() const;
 

@@ -29,6 +29,7 @@ enum class Sparse : uint8_t {
   blocks,      ///< blocks of keys, for each kv head by itself (MiniMax M3)
   compressed,  ///< compressed keys (DeepSeek V4)
   pooled,      ///< pools of keys, by one choice for all kv heads (Qwen4-Exp)
+  shared,      ///< compressed keys and choices that several layers share (DeepSeek V4.1)
 };
 
 /// Several residual streams (ops::Streams), and what comes out of them in the end.

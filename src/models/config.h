@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "isotope/result.h"
+#include "models/engram_config.h"
 #include "ops/ops.h"
 
 namespace isotope::weights { class Checkpoint; }
@@ -44,6 +45,7 @@ struct LayerConfig {
   float clamp = 0, expert_clamp = 0;  ///< see ops::Moe: of the dense or shared block, of experts
   Choosing choosing = Choosing::none;
   int ratio = 0;             ///< tokens to a compressed key; 0 = none
+  int entries_of = -1;       ///< the earlier layer whose compressed keys this one reads, having none of its own (DeepSeek V4.1); -1 = its own
   bool by_token = false;     ///< the token says which experts it goes to
   int ngrams = -1;           ///< the layer's place among those that add embeddings of n-grams (NgramConfig); -1 = it does not
   bool attends() const { return mixer == Mixer::attention || beside; }
@@ -94,6 +96,8 @@ struct IndexConfig {
   int pool = 1;            ///< tokens to a key, of which `top` are chosen; their tokens are seen, and the last ones that make no whole key yet
   bool pool_gated = false; ///< a key is a gated mean of normed keys; else the norm of their mean, turned by the first one's position
   bool summed = false;     ///< heads choose together and have no weights
+  int64_t blocks = 0;      ///< above 0: layers that choose after `blocks_of` do so among the keys of so many blocks that it finds (DeepSeek V4.1)
+  int blocks_of = -1, block_keys = 0;
   explicit operator bool() const { return heads > 0; }
 };
 
@@ -103,6 +107,7 @@ struct HyperConfig {
   float eps = 0, magnitude = 2, added_eps = 0;
   int64_t low_rank = 0;              ///< above 0: Qwen4-Exp's, which come with the layers' norms
   bool mean = false;                 ///< their mean is what comes out in the end
+  bool late = false;                 ///< a block reads the streams by the weights that the one before it left (DeepSeek V4.1)
   explicit operator bool() const { return streams > 0; }
 };
 
@@ -159,6 +164,7 @@ struct ModelConfig {
   CompressedConfig compressed;
   HyperConfig hyper;
   NgramConfig ngram;
+  EngramConfig engram;
   float norm_eps = 0;
   ops::Activation act = ops::Activation::silu;
   float mlp_limit = 0, mlp_alpha = 0;         ///< of dense feed-forward blocks: see ops::Moe::swiglu_limit

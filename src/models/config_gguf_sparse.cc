@@ -61,6 +61,7 @@ Result<void> read_sparse(const Checkpoint& c, const Arch& arch, const std::strin
     case Sparse::blocks: read_blocks(c, out); return {};
     case Sparse::compressed: return read_compressed(c.metadata(), prefix, out);
     case Sparse::pooled: return {};
+    case Sparse::shared: return {};  // no GGUF layout of them is published
   }
   return {};
 }

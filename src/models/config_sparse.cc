@@ -248,6 +248,7 @@ Result<void> parse_sparse(const ConfigSource& s, ModelConfig& c) {
     case Sparse::blocks: return parse_block_index(s, c);
     case Sparse::compressed: return parse_compressed(s, c);
     case Sparse::pooled: return {};
+    case Sparse::shared: return {};
   }
   return {};
 }

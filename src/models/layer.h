@@ -43,6 +43,7 @@ struct Layer {
   std::unique_ptr<CompressedWeights> compressed;  ///< DeepSeek V4's attention; or empty
   std::unique_ptr<LayerStreams> streams;  ///< where the residual is several streams; or empty
   std::unique_ptr<NgramWeights> ngrams;///< embeddings of n-grams, added to the streams; or empty
+  std::unique_ptr<EngramWeights> engram;          ///< what rows of an n-gram table are turned into; or empty
   std::vector<float> attn_post_norm;   ///< [D] on attention's output
   std::vector<float> ffn_norm;         ///< [D] before the feed-forward block
   ops::Linear gate, up, down;          ///< [F, D], [F, D], [D, F]
@@ -78,12 +79,15 @@ struct Globals {
   const ops::Weight& table() const { return embed ? *embed.w : *head.w; }
 };
 
+class EngramTables;
+
 /// Common ground of the decoder families: weights, KV groups, and the steps that do not depend on their order.
 class Transformer : public Model {
  public:
   std::vector<Layer> layers;      ///< [depth() + draft_heads()]
   Globals globals;
   std::vector<DraftHead> drafts;  ///< [draft_heads()]
+  std::shared_ptr<EngramTables> engram;  ///< n-gram tables and how rows are found; or empty
 
   /// Derives KV groups: one full group if any layer attends fully, one sliding group for each window length, and last the group of the states. A model
   /// without attention has a full group without layers, by which prefixes are found.

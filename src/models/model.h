@@ -3,6 +3,7 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "isotope/engine.h"
@@ -25,6 +26,12 @@ class Model {
   const std::vector<ops::KvLayerSpec>& kv_layers() const { return layers_; }
   /// Runs one step; ops.begin(batch, kv) has been called. Returns logits [R, V] for batch.logit_rows; an empty tensor when R is 0 (a prompt's inner chunk).
   virtual ops::Tensor forward(ops::Ops&, const ops::Batch&, const HiddenTap* tap = nullptr) const = 0;
+  /// How many tokens before a sequence's first row forward() looks at: Batch::before.
+  int64_t lookback() const { return config_.engram ? config_.engram.longest - 1 : 0; }
+  /// Whether what it reads beside the weights in memory is still whole; an error makes the last step's result void.
+  virtual Result<void> intact() const { return {}; }
+  /// What was read of n-gram tables; nothing for a model without.
+  virtual std::optional<EngramStats> engram_stats() const { return {}; }
 
   /// Multi-token-prediction heads; 0 = the model has none, or none was kept.
   int draft_heads() const { return int(config_.draft_heads); }

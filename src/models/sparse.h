@@ -40,6 +40,12 @@ struct LayerStreams {
   ops::Streams attn, ffn;            ///< around attention or the mixer, around the feed-forward block
 };
 
+/// Beside an n-gram table, which stays in the file.
+struct EngramWeights {
+  ops::Linear kv;                             ///< [(N + 1) D, rows of a token]: a key for each residual stream, then the value
+  std::vector<float> q_weight, k_weight;      ///< [N, D] norms of the streams and of the keys
+};
+
 struct ModelConfig;
 struct LayerConfig;
 /// Tokens back to which the inputs of a layer's next compressed key, or of its indexer's, reach; 0 = the layer has none.

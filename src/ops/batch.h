@@ -23,6 +23,8 @@ struct Batch {
     std::span<const int32_t> slots;
   };
   std::span<const Group> groups;
+  std::span<const int32_t> before = {};  ///< [S, lookback] the tokens just before a sequence's first row, the nearest last; -1 = there is none
+  int64_t lookback = 0;                  ///< as many as the model asks for (Model::lookback())
 
   /// The state of a sequence after the first `tokens` of its tokens in this step goes to a slot of the state group as well: tokens from 1 to all but one of
   /// them, the position behind them a multiple of kStateChunk.

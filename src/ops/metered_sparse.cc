@@ -3,10 +3,11 @@
 namespace isotope::ops {
 namespace {
 
-enum Kind { kChoose, kAttendChosen, kCompress, kAttendCompressed, kClamped, kSpread, kEnter, kLeave, kJoin, kNgrams, kGate };
+enum Kind { kChoose, kAttendChosen, kCompress, kAttendCompressed, kClamped, kSpread, kEnter, kLeave, kJoin, kNgrams, kGate, kPool, kStore, kTakeRows, kMemory };
 constexpr const char* kNames[] = {"choice of keys",     "attention to chosen keys", "compressed keys", "attention to compressed keys",
                                   "clamped activation", "spread streams",           "enter streams",   "leave streams",
-                                  "join streams",       "embeddings of n-grams",    "gate of streams"};
+                                  "join streams",       "embeddings of n-grams",    "gate of streams", "pooled inputs",
+                                  "stored entries",     "rows of n-gram tables",    "n-gram memory"};
 
 int64_t bytes_of(Tensor t) { return t.rows * t.cols * int64_t(sizeof(float)); }
 int64_t bytes_of(const Linear& l) { return l.w ? int64_t(l.w->bytes) : 0; }
@@ -51,6 +52,25 @@ Tensor MeteredSparse::embed_ngrams(const NgramArgs& a) {
 Tensor MeteredSparse::gate_streams(const StreamGateArgs& a) {
   return timed(call(kGate, 2 * bytes_of(a.keys) + bytes_of(a.queries) + bytes_of(a.values), 2 * a.keys.rows * a.keys.cols),
                [&] { return in_.gate_streams(a); });
+}
+
+StreamStep MeteredSparse::enter_late(Tensor streams, const Streams& s, Tensor& read) {
+  return timed(call(kEnter, 3 * bytes_of(streams) + bytes_of(s.mix), mixing(s, streams)), [&] { return in_.enter_late(streams, s, read); });
+}
+Tensor MeteredSparse::blend(Tensor streams, Tensor weights) {
+  return timed(call(kJoin, 2 * bytes_of(streams)), [&] { return in_.blend(streams, weights); });
+}
+Tensor MeteredSparse::pool(const CompressArgs& a) {
+  return timed(call(kPool, 2 * bytes_of(a.inputs) + 2 * bytes_of(a.gates)), [&] { return in_.pool(a); });
+}
+void MeteredSparse::store_entries(const EntryArgs& a) {
+  timed(call(kStore, 2 * bytes_of(a.x)), [&] { return in_.store_entries(a), 0; });
+}
+Tensor MeteredSparse::take_rows(const RowsArgs& a) {
+  return timed(call(kTakeRows, int64_t(a.rows.size()) * int64_t(a.table->row_bytes() + a.table->scale_bytes())), [&] { return in_.take_rows(a); });
+}
+void MeteredSparse::add_memory(Tensor streams, const MemoryArgs& a) {
+  timed(call(kMemory, 2 * bytes_of(streams) + bytes_of(a.kv)), [&] { return in_.add_memory(streams, a), 0; });
 }
 
 }  // namespace isotope::ops

@@ -32,6 +32,13 @@ class MeteredSparse final : public SparseOps {
   Tensor join(Tensor streams, const Streams&) override;
   Tensor embed_ngrams(const NgramArgs&) override;
   Tensor gate_streams(const StreamGateArgs&) override;
+  StreamStep enter_late(Tensor streams, const Streams&, Tensor& read) override;
+  Tensor blend(Tensor streams, Tensor weights) override;
+  Tensor pool(const CompressArgs&) override;
+  void store_entries(const EntryArgs&) override;
+  void prefetch_rows(const RowsArgs& a) override { in_.prefetch_rows(a); }
+  Tensor take_rows(const RowsArgs&) override;
+  void add_memory(Tensor streams, const MemoryArgs&) override;
 
  private:
   template <class F>

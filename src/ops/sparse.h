@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "ops/ngram.h"
+#include "ops/engram.h"
 #include "ops/ops.h"
 
 namespace isotope::ops {
@@ -25,6 +26,10 @@ struct IndexArgs {
   int64_t top = 0;         ///< how many keys, or blocks of them, a token gets
   int block = 1, local = 0;///< keys of a block, which counts by its best one; so many blocks up to the query's own are among the chosen in any case
   bool tokens = false;     ///< compressed keys: chosen are the tokens that they stand for, and in any case those that no whole key stands for yet
+  // DeepSeek V4.1 chooses in two steps: one layer finds the best blocks, later ones look at keys of those alone.
+  int64_t blocks = 0;      ///< above 0: the best so many blocks of `block_keys` keys are remembered, the newest one in any case
+  int block_keys = 0;
+  bool within = false;     ///< chosen are keys of the blocks that were remembered last. REQUIRES: as many keys to see as there were then
 };
 
 /// Makes an entry of each `ratio` tokens, once the last of them is there: the mean of the tokens' inputs, for each dimension weighted by the softmax of its
@@ -105,6 +110,16 @@ class SparseOps {
 
   virtual Tensor embed_ngrams(const NgramArgs&) = 0;                    ///< [T, heads * dim]
   virtual Tensor gate_streams(const StreamGateArgs&) = 0;               ///< [T, N * D]
+  // ---- DeepSeek V4.1; see engram.h --------------------------------------------------------------------------------------------------
+  /// enter() where a block reads the streams by the weights that the one before it left, [T, N]; `read` becomes the next one's. Empty: the first stream.
+  virtual StreamStep enter_late(Tensor streams, const Streams&, Tensor& read) = 0;
+  virtual Tensor blend(Tensor streams, Tensor weights) = 0;             ///< the streams of a row by its weights [T, N]: [T, D]
+  /// compress() up to the norm: one row for each window that ends in the batch, [W, dim]; empty if none does. `rope` and `entries` do not matter.
+  virtual Tensor pool(const CompressArgs&) = 0;
+  virtual void store_entries(const EntryArgs&) = 0;
+  virtual void prefetch_rows(const RowsArgs&) = 0;                      ///< asks for the memory of rows that take_rows() will read
+  virtual Tensor take_rows(const RowsArgs&) = 0;                        ///< [T, each * dim]
+  virtual void add_memory(Tensor streams, const MemoryArgs&) = 0;
 };
 
 }  // namespace isotope::ops

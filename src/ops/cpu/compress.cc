@@ -18,25 +18,67 @@ struct Window {
   int64_t number = 0;
 };
 
+/// The batch's windows of `ratio` tokens whose last token is in it.
+std::span<Window> closing(const SparseContext& c, int ratio) {
+  const auto out = c.arena.take<Window>(size_t(c.batch.T()));
+  size_t n = 0;
+  for (int32_t s = 0; s < int32_t(c.batch.S()); ++s)
+    for (int32_t t = c.batch.query_start[size_t(s)]; t < c.batch.query_start[size_t(s) + 1]; ++t)
+      if ((c.batch.positions[size_t(t)] + 1) % ratio == 0) out[n++] = {s, c.batch.positions[size_t(t)] / ratio};
+  return out.first(n);
+}
+
+/// Entries go to the place of their window's last token, rotated by its first one's position.
+class Entries {
+ public:
+  /// `rope` null: they are stored as they are.
+  Entries(const SparseContext& c, const Rope* rope, int layer, int dim) : c_(c), rope_(rope), layer_(layer), dim_(dim), ratio_(c.kv.spec(layer).every) {}
+  int64_t scratch() const { return rope_ ? rope_->rot : 0; }
+
+  /// `turns`: scratch() numbers.
+  void store(const Window& w, float* row, float* turns) const {
+    if (rope_) {
+      const int64_t half = rope_->rot / 2;
+      turn_by(*rope_, int32_t(w.number * ratio_), turns, turns + half);
+      const auto turn = rope_->interleaved ? c_.kernels.elementwise.rope_interleaved : c_.kernels.elementwise.rope;
+      turn(row + rope_->first, turns, turns + half, 1, dim_, rope_->rot);
+    }
+    const int64_t last = (w.number + 1) * ratio_ - 1;
+    const int32_t block = c_.table(layer_, w.seq)[last / c_.kv.block_size];
+    ISO_CHECK(block >= 0);
+    c_.kernels.sparse.write_row[int(c_.kv.format())](c_.kv.row(layer_, block, int(last % c_.kv.block_size)), row, dim_);
+  }
+
+ private:
+  const SparseContext& c_;
+  const Rope* rope_;
+  int layer_, dim_, ratio_;
+};
+
 class Compression {
  public:
   Compression(const CompressArgs& a, const SparseContext& c) : a_(a), c_(c), width_(int64_t{a.series} * a.dim) {}
 
-  void run() {
+  /// One row for each window, not turned yet; `each` hears of it on the thread that made it.
+  template <class F>
+  Tensor run(std::span<const Window> windows, F each) {
     keep();
-    const auto windows = closing();
-    if (windows.empty()) return;
-    const int64_t n = int64_t{a_.series} * a_.ratio, half = a_.rope ? a_.rope->rot / 2 : 0;
+    if (windows.empty()) return {};
+    const int64_t n = int64_t{a_.series} * a_.ratio;
     if (!a_.gates) {
       const auto zeros = c_.arena.take<float>(size_t(a_.dim));
       std::fill(zeros.begin(), zeros.end(), 0.0f);
       even_ = zeros.data();
     }
-    const Tensor made = take_tensor(c_.arena, int64_t(windows.size()), a_.dim), turns = take_tensor(c_.arena, made.rows, 2 * half);
+    const Tensor made = take_tensor(c_.arena, int64_t(windows.size()), a_.dim);
     const auto pointers = c_.arena.take<const float*>(size_t(3 * n * made.rows));
     for_rows(c_.team, made.rows, n * a_.dim * 8, [&](int64_t w0, int64_t w1) {
-      for (int64_t w = w0; w < w1; ++w) make(windows[size_t(w)], &pointers[size_t(3 * n * w)], made.row(w), turns.row(w));
+      for (int64_t w = w0; w < w1; ++w) {
+        make(windows[size_t(w)], &pointers[size_t(3 * n * w)], made.row(w));
+        each(w, made.row(w));
+      }
     });
+    return made;
   }
 
  private:
@@ -58,16 +100,7 @@ class Compression {
     });
   }
 
-  std::span<Window> closing() const {
-    const auto out = c_.arena.take<Window>(size_t(c_.batch.T()));
-    size_t n = 0;
-    for (int32_t s = 0; s < int32_t(c_.batch.S()); ++s)
-      for (int32_t t = c_.batch.query_start[size_t(s)]; t < c_.batch.query_start[size_t(s) + 1]; ++t)
-        if ((c_.batch.positions[size_t(t)] + 1) % a_.ratio == 0) out[n++] = {s, c_.batch.positions[size_t(t)] / a_.ratio};
-    return out.first(n);
-  }
-
-  void make(const Window& w, const float** pointers, float* out, float* turns) const {
+  void make(const Window& w, const float** pointers, float* out) const {
     // The window before gives the first series, the window itself the last one.
     const int64_t begin = (w.number - (a_.series - 1)) * a_.ratio, end = (w.number + 1) * a_.ratio;
     kernels::cpu::CompressJob job{.d = a_.dim, .out = out};
@@ -80,17 +113,6 @@ class Compression {
     job.inputs = inputs, job.gates = gates, job.bias = bias;
     c_.kernels.sparse.compress(job);
     if (a_.norm) norm_row(c_.kernels, *a_.norm, out, out, a_.dim);
-    if (a_.rope) {
-      const Rope& rope = *a_.rope;
-      const int64_t half = rope.rot / 2;
-      turn_by(rope, int32_t(w.number * a_.ratio), turns, turns + half);
-      (rope.interleaved ? c_.kernels.elementwise.rope_interleaved : c_.kernels.elementwise.rope)(out + rope.first, turns, turns + half, 1, a_.dim,
-                                                                                                 rope.rot);
-    }
-    const int64_t last = end - 1;
-    const int32_t block = c_.table(a_.entries, w.seq)[last / c_.kv.block_size];
-    ISO_CHECK(block >= 0);
-    c_.kernels.sparse.write_row[int(c_.kv.format())](c_.kv.row(a_.entries, block, int(last % c_.kv.block_size)), out, a_.dim);
   }
 
   const CompressArgs& a_;
@@ -101,6 +123,25 @@ class Compression {
 
 }  // namespace
 
-void compress(const CompressArgs& args, const SparseContext& context) { Compression(args, context).run(); }
+void compress(const CompressArgs& args, const SparseContext& context) {
+  const auto windows = closing(context, args.ratio);
+  const Entries entries(context, args.rope, args.entries, args.dim);
+  const Tensor turns = take_tensor(context.arena, int64_t(windows.size()), entries.scratch());
+  Compression(args, context).run(windows, [&](int64_t w, float* row) { entries.store(windows[size_t(w)], row, turns.row(w)); });
+}
+
+Tensor pool(const CompressArgs& args, const SparseContext& context) {
+  return Compression(args, context).run(closing(context, args.ratio), [](int64_t, float*) {});
+}
+
+void store_entries(const EntryArgs& args, const SparseContext& context) {
+  const Entries entries(context, args.rope, args.layer, int(args.x.cols));
+  const auto windows = closing(context, context.kv.spec(args.layer).every);
+  ISO_CHECK(int64_t(windows.size()) == args.x.rows);
+  const Tensor turns = take_tensor(context.arena, args.x.rows, entries.scratch());
+  for_rows(context.team, args.x.rows, args.x.cols * 4, [&](int64_t w0, int64_t w1) {
+    for (int64_t w = w0; w < w1; ++w) entries.store(windows[size_t(w)], args.x.row(w), turns.row(w));
+  });
+}
 
 }  // namespace isotope::ops

@@ -63,17 +63,30 @@ Tensor CpuSparse::attend_chosen(AttentionArgs a) {
   return out;
 }
 
-void CpuSparse::compress(const CompressArgs& a) {
+CompressArgs CpuSparse::checked(const CompressArgs& a) const {
   const int64_t T = o_.batch_.T(), width = int64_t{a.series} * a.dim;
-  const KvLayerSpec &kept = checked(a.kept, KvForm::floats), &entries = checked(a.entries, KvForm::rows);
-  ISO_CHECK((a.series == 1 || a.series == 2) && a.ratio > 0 && entries.every == a.ratio && entries.head_dim == a.dim);
+  const KvLayerSpec& kept = checked(a.kept, KvForm::floats);
+  ISO_CHECK((a.series == 1 || a.series == 2) && a.ratio > 0);
   ISO_CHECK(a.offset >= 0 && a.offset + (a.gates ? 2 : 1) * width <= kept.head_dim && a.inputs.rows == T && a.inputs.cols == width);
   ISO_CHECK(!a.gates || (a.gates.rows == T && a.gates.cols == width && int64_t(a.bias.size()) == a.ratio * width));
   ISO_CHECK(!a.norm || int64_t(a.norm->weight.size()) == a.dim);
-  ISO_CHECK(!a.rope || a.rope->first + a.rope->rot <= a.dim);
   CompressArgs args = a;
   if (args.norm) args.norm->bf16 = o_.bf16_norms_;
+  return args;
+}
+
+void CpuSparse::compress(const CompressArgs& a) {
+  const CompressArgs args = checked(a);
+  const KvLayerSpec& entries = checked(a.entries, KvForm::rows);
+  ISO_CHECK(entries.every == a.ratio && entries.head_dim == a.dim && (!a.rope || a.rope->first + a.rope->rot <= a.dim));
   ops::compress(args, context());
+}
+
+Tensor CpuSparse::pool(const CompressArgs& a) { return ops::pool(checked(a), context()); }
+
+void CpuSparse::store_entries(const EntryArgs& a) {
+  ISO_CHECK(checked(a.layer, KvForm::rows).head_dim == a.x.cols && a.rope && a.rope->first + a.rope->rot <= a.x.cols);
+  ops::store_entries(a, context());
 }
 
 void CpuSparse::store_rows(Tensor x, int layer) const {

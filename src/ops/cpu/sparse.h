@@ -26,15 +26,26 @@ class CpuSparse final : public SparseOps {
   Tensor join(Tensor streams, const Streams&) override;
   Tensor embed_ngrams(const NgramArgs&) override;
   Tensor gate_streams(const StreamGateArgs&) override;
+  StreamStep enter_late(Tensor streams, const Streams&, Tensor& read) override;
+  Tensor blend(Tensor streams, Tensor weights) override;
+  Tensor pool(const CompressArgs&) override;
+  void store_entries(const EntryArgs&) override;
+  void prefetch_rows(const RowsArgs&) override;
+  Tensor take_rows(const RowsArgs&) override;
+  void add_memory(Tensor streams, const MemoryArgs&) override;
 
  private:
   SparseContext context() const;
   /// The layer's spec, if it has that form and its group takes part in the batch.
   const KvLayerSpec& checked(int layer, KvForm) const;
+  /// Arguments that fit the step, with the norm as it is to be computed.
+  CompressArgs checked(const CompressArgs&) const;
   /// A row for each token into a layer of rows.
   void store_rows(Tensor x, int layer) const;
   /// Streams normed as one, times the matrix that says how they are mixed.
   Tensor mixture(Tensor streams, const Streams&) const;
+  /// enter(); `read` [T, N]: the weights to read by, instead of those that the streams give now.
+  StreamStep enter(Tensor streams, const Streams&, Tensor read, Tensor& next) const;
 
   CpuOps& o_;
   base::Arena memory_;  ///< of the choice

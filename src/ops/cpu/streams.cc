@@ -36,7 +36,7 @@ void balance(float* m, int n, int iterations, float eps) noexcept {
 }
 
 /// out = the streams of a row, each times its weight, added up from the first on.
-void blend(const float* row, const float* weights, int n, int64_t d, float* out) noexcept {
+void mix_row(const float* row, const float* weights, int n, int64_t d, float* out) noexcept {
   for (int64_t i = 0; i < d; ++i) out[i] = weights[0] * row[i];
   for (int s = 1; s < n; ++s) {
     const float* const x = row + s * d;
@@ -62,11 +62,30 @@ Tensor CpuSparse::spread(Tensor x, int streams) {
 }
 
 StreamStep CpuSparse::enter(Tensor streams, const Streams& s) {
+  Tensor next;
+  return enter(streams, s, {}, next);
+}
+
+StreamStep CpuSparse::enter_late(Tensor streams, const Streams& s, Tensor& read) {
+  if (!read) {
+    read = o_.empty(streams.rows, s.streams);
+    for (int64_t r = 0; r < read.rows; ++r)
+      for (int i = 0; i < s.streams; ++i) read.row(r)[i] = i == 0;
+  }
+  ISO_CHECK(read.rows == streams.rows && read.cols == s.streams);
+  Tensor next;
+  const StreamStep out = enter(streams, s, read, next);
+  read = next;
+  return out;
+}
+
+StreamStep CpuSparse::enter(Tensor streams, const Streams& s, Tensor read, Tensor& next) const {
   const int n = s.streams;
   const int64_t d = streams.cols / n;
   const Tensor w = mixture(streams, s);
   ISO_CHECK(w.cols == int64_t{n} * (2 + n) && s.scale.size() == 3);
   const StreamStep out{o_.empty(streams.rows, d), w.columns(n, w.cols - n)};
+  next = w.columns(0, n);
   const auto& k = o_.k_.elementwise;
   for_rows(o_.team_, streams.rows, streams.cols * 2 + int64_t{n} * n * s.iterations * kIterationCost, [&](int64_t r0, int64_t r1) {
     for (int64_t r = r0; r < r1; ++r) {
@@ -83,8 +102,18 @@ StreamStep CpuSparse::enter(Tensor streams, const Streams& s) {
         for (int j = 0; j < n; ++j) line[j] = line[j] / sum + s.eps;
       }
       balance(m, n, s.iterations, s.eps);
-      blend(streams.row(r), v, n, d, out.x.row(r));
+      mix_row(streams.row(r), read ? read.row(r) : v, n, d, out.x.row(r));
     }
+  });
+  return out;
+}
+
+Tensor CpuSparse::blend(Tensor streams, Tensor weights) {
+  const int64_t n = weights.cols;
+  ISO_CHECK(n >= 1 && n <= kMaxStreams && streams.cols % n == 0 && weights.rows == streams.rows);
+  const Tensor out = o_.empty(streams.rows, streams.cols / n);
+  for_rows(o_.team_, streams.rows, streams.cols * 2, [&](int64_t r0, int64_t r1) {
+    for (int64_t r = r0; r < r1; ++r) mix_row(streams.row(r), weights.row(r), int(n), out.cols, out.row(r));
   });
   return out;
 }
@@ -102,7 +131,7 @@ void CpuSparse::leave(Tensor streams, const StreamStep& step, Tensor y) {
         float column[kMaxStreams];
         for (int64_t j = 0; j < n; ++j) column[j] = m[j * n + k];
         float* const to = streams.row(r) + k * d;
-        blend(old.row(r), column, int(n), d, to);
+        mix_row(old.row(r), column, int(n), d, to);
         for (int64_t i = 0; i < d; ++i) to[i] = w[k] * add[i] + to[i];
       }
     }
@@ -119,7 +148,7 @@ Tensor CpuSparse::join(Tensor streams, const Streams& s) {
       for (int i = 0; i < n; ++i) v[i] = v[i] * s.scale[0] + s.base[size_t(i)];
       o_.k_.elementwise.sigmoid(v, n);
       for (int i = 0; i < n; ++i) v[i] += s.eps;
-      blend(streams.row(r), v, n, out.cols, out.row(r));
+      mix_row(streams.row(r), v, n, out.cols, out.row(r));
     }
   });
   return out;
