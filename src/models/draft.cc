@@ -17,7 +17,7 @@ Tensor Transformer::draft_input(ops::Ops& o, const DraftStep& step) const {
     o.add(both.columns(D, D), o.rms_norm(step.hidden, d.hidden_norm, config_.norm_eps));
     return o.linear(both, d.join);
   }
-  const int streams = config_.compressed.streams;
+  const int streams = config_.hyper.streams;
   const Tensor h = o.copy(step.hidden);
   o.head_norm(h, int(D), d.hidden_norm, config_.norm_eps);
   const Tensor x = o.sparse()->spread(o.linear(e, d.from_embed), streams);              // [T, N D]

@@ -1,6 +1,7 @@
 // What an architecture implements: its weights, its KV groups and one forward pass.
 #pragma once
 
+#include <algorithm>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -36,7 +37,7 @@ class Model {
   /// Multi-token-prediction heads; 0 = the model has none, or none was kept.
   int draft_heads() const { return int(config_.draft_heads); }
   /// Numbers of a position that a head reads: the state after the final norm, or before it (Step 3.5), there of all residual streams (DeepSeek V4).
-  int64_t draft_width() const { return config_.hidden * config_.compressed.streams; }
+  int64_t draft_width() const { return config_.hidden * std::max(1, config_.hyper.streams); }
   /// forward() that also gives what heads read, of all rows: `hidden` [T, draft_width()], valid until the next begin(). REQUIRES: draft_heads() > 0.
   virtual ops::Tensor forward_for_drafts(ops::Ops&, const ops::Batch&, ops::Tensor& hidden) const;
   /// Runs one head; ops.begin(batch, kv) has been called with a batch of the same block tables as the model's own steps. The head writes its keys and values
