@@ -14,6 +14,8 @@
 #include "models/direct.h"
 #include "models/dummy.h"
 #include "models/layer.h"
+#include "models/loader.h"
+#include "models/planner.h"
 #include "support/bytes.h"
 #include "weights/online.h"
 
@@ -241,6 +243,26 @@ TEST(DraftHeads, AreQuantizedWhileTheyLoad) {
   const auto& g = static_cast<const weights::OnlineCheckpoint&>(**glm);
   EXPECT_FALSE(g.converts(*g.find("model.layers.2.shared_head.head.weight")));
   EXPECT_TRUE(g.converts(*g.find("model.layers.2.eh_proj.weight")));
+}
+
+/// A model that does not fit is told what its heads take, and what to do.
+TEST(DraftHeads, CountInTheForecast) {
+  const Edited files(golden("deepseek_v3"), keep_all);
+  const auto ops = *ops::make_cpu_ops({.threads = 1, .pin = false});
+  const auto refusal = [&](bool heads) {
+    ModelConfig config = *parse_config(files);
+    if (!heads) config.drop_heads("as the test says");
+    const Arch& arch = *arch_by_name(config.arch);
+    const auto model = arch.make();
+    model->set_config(config);
+    Planner plan(files, *ops, arch, config);
+    EXPECT_TRUE(plan_weights(plan, arch, *model));
+    const auto r = plan.forecast({}, 1000);
+    EXPECT_FALSE(r);
+    return r ? "" : r.error().message();
+  };
+  EXPECT_THAT(refusal(true), AllOf(HasSubstr("GiB of multi-token-prediction heads: --no-mtp"), HasSubstr("are free")));
+  EXPECT_THAT(refusal(false), AllOf(Not(HasSubstr("--no-mtp")), HasSubstr("are free")));
 }
 
 TEST(DraftHeads, ARunThatAsksForOneThatIsNotThereIsRefused) {
