@@ -29,6 +29,7 @@ struct Options {
   std::vector<int> threads{0};
   int repetitions = 5, turns = 0;
   std::string kv = "bf16", isa, online_quant_config, load_dummy;
+  bool keep_mtp = true;
   bool json = false, no_warmup = false, explain = false;
   SimulateFlags simulate;
 };
@@ -67,6 +68,7 @@ class Bench {
                      .max_num_batched_tokens = batch,
                      .isa = options_.isa,
                      .online_quant_config = options_.online_quant_config,
+                     .keep_mtp = options_.keep_mtp,
                      .load_dummy = options_.load_dummy};
     for (const int64_t n : options_.parallel) eo.max_num_seqs = std::max(eo.max_num_seqs, int(n));
     ops::MachineLimits limits;
@@ -223,6 +225,7 @@ void add_bench(CLI::App& app, Context& context) {
   sub->add_option("--kv", o->kv, "KV cache type")->check(CLI::IsMember(kKvTypes))->capture_default_str();
   sub->add_option("--isa", o->isa, "force an instruction set");
   sub->add_option(spellings("online-quant-config"), o->online_quant_config, "JSON object: to which formats linear layers are quantized while they load");
+  sub->add_flag("!--no-mtp,!--no_mtp,!--no-nextn", o->keep_mtp, "leave out multi-token-prediction heads");
   sub->add_option(spellings("load-dummy"), o->load_dummy, "weights out of nothing, shaped by config.json alone")->check(CLI::IsMember({"zero", "empty", "xavier"}));
   sub->add_flag("--json", o->json, "a JSON array with llama-bench's key names");
   sub->add_flag("--explain", o->explain, "also time each op: bytes, operations, share of the machine's limit, and what bounds the step");

@@ -36,6 +36,7 @@ void EngineFlags::add(CLI::App& app) {
       ->check(CLI::IsMember({-1, 2}));
   app.add_option(spellings("isa"), o.isa, "force an instruction set; `isotope doctor` lists them");
   app.add_option(spellings("online-quant-config"), o.online_quant_config, "JSON object: to which formats linear layers are quantized while they load");
+  app.add_flag("!--no-mtp,!--no_mtp,!--no-nextn", o.keep_mtp, "leave out multi-token-prediction heads: drafters need them, and they take memory");
   app.add_option(spellings("load-dummy"), load_dummy, "weights out of nothing, shaped by config.json alone: zero, empty or xavier")
       ->check(CLI::IsMember({"none", "zero", "empty", "xavier", "true"}))->expected(0, 1)->default_str("none");
   app.add_option(spellings("hf-overrides"), hf_overrides, "JSON object of model settings that replace those of config.json");

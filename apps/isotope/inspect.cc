@@ -120,6 +120,7 @@ void print_head(const Report& r) {
   print(
       "  model       {} layers of {}, {} heads ({} for keys and values) of {}, ffn {}, vocabulary {}, trained context {}\n",
       c.layers, c.hidden, c.heads, c.kv_heads, c.head_dim, c.ffn, c.vocab, c.context_length);
+  if (c.draft_heads) print("  heads       {} for multi-token prediction\n", c.draft_heads);
 }
 
 void print_types(const Report& r) {
@@ -175,7 +176,8 @@ ordered_json metadata_json(const weights::Metadata& m) {
 
 ordered_json config_json(const models::ModelConfig& c) {
   return {{"layers", c.layers},     {"hidden", c.hidden}, {"heads", c.heads},      {"kv_heads", c.kv_heads},
-          {"head_dim", c.head_dim}, {"ffn", c.ffn},       {"vocabulary", c.vocab}, {"context_length", c.context_length}};
+          {"head_dim", c.head_dim}, {"ffn", c.ffn},       {"vocabulary", c.vocab}, {"context_length", c.context_length},
+          {"mtp_heads", c.draft_heads}};
 }
 
 ordered_json to_json(const Report& r, bool tensors) {

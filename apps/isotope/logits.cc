@@ -87,7 +87,8 @@ Result<void> run(const Options& o, const Context& context) {
   if (!o.online_quant_config.empty()) {
     ISO_TRY(checkpoint, weights::quantize_online(std::move(checkpoint), o.online_quant_config));
   }
-  ISO_TRY(const models::ModelConfig config, models::parse_config(*checkpoint, {}, total));
+  ISO_TRY(models::ModelConfig config, models::parse_config(*checkpoint, {}, total));
+  config.drop_heads("which this command does not run");
   if (total > config.context_length)
     return fail(Code::invalid_argument, fmt::format("{} ids and {} more make {} tokens, the model's context holds {}", o.ids.size(), o.greedy, total, config.context_length),
                 "--ids, --greedy", "give fewer");

@@ -207,7 +207,8 @@ Result<void> run(const Options& o, const Context& context) {
                 "give a longer text or a smaller --window");
 
   const Precision precision = o.precision == "exact" ? Precision::exact : Precision::fast;
-  ISO_TRY(const models::ModelConfig config, models::parse_config(*checkpoint, {}, o.window));
+  ISO_TRY(models::ModelConfig config, models::parse_config(*checkpoint, {}, o.window));
+  config.drop_heads("which this command does not run");
   if (o.window > config.context_length)
     return fail(Code::invalid_argument, fmt::format("a window of {} tokens is longer than the model's context of {}", o.window, config.context_length), "--window",
                 fmt::format("give at most {}", config.context_length));

@@ -288,7 +288,8 @@ Result<std::unique_ptr<Engine>> Engine::open(const EngineOptions& given, const l
     ISO_TRY(const auto routing, router_options(o, levers.data_parallel()));
     ISO_TRY(const auto files, open_files(o, levers.loading()));
     if (models::is_encoder(*files)) return open_encoder(o, levers, *files, cores, progress);
-    ISO_TRY(const models::ModelConfig config, models::parse_config(*files, o.hf_overrides, o.max_model_len));
+    ISO_TRY(models::ModelConfig config, models::parse_config(*files, o.hf_overrides, o.max_model_len));
+    if (!o.keep_mtp) config.drop_heads("as --no-mtp says");
     ISO_TRY(const int64_t length, wanted_length(o, config));
     ISO_TRY(auto first_ops, make_ops(o, levers, engine::core_share(o, 0, cores)));
     base::log(LogLevel::info, "{}: {}", o.model, first_ops->describe());

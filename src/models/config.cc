@@ -47,7 +47,7 @@ Result<int64_t> one_or_listed(const ConfigSource& s, std::string_view key, int64
 Result<void> parse_sizes(const ConfigSource& s, ModelConfig& c) {
   const Metadata& f = s.fields;
   ISO_TRY(c.layers, layer_count(f));
-  ISO_TRY(c.draft_layers, in_range_or(f, "num_nextn_predict_layers", 0, kMaxLayers, 0));
+  ISO_TRY(c.draft_layers, in_range_or(f, spelled(f, {kDraftCount[0], kDraftCount[1]}), 0, kMaxLayers, 0));
   if (s.gguf) c.layers -= c.draft_layers;  // block_count counts them as well
   if (c.layers < 1) return wrong(f, fmt::format("num_nextn_predict_layers is {}, which leaves no layer", c.draft_layers));
   ISO_TRY(c.hidden, in_range(f, "hidden_size", 1, kMaxWidth));
@@ -232,6 +232,7 @@ Result<ModelConfig> parse_fields(const ConfigSource& s, const weights::Checkpoin
   ISO_CHECK_OK(parse_ropes(s, served_len, c));
   ISO_CHECK_OK(parse_sparse(s, c));
   ISO_CHECK_OK(parse_ends(ck, s.fields, c));
+  ISO_CHECK_OK(parse_drafts(s, ck, c));
   return c;
 }
 

@@ -45,8 +45,13 @@ Result<void> parse_attention(const ConfigSource&, ModelConfig&);
 Result<void> parse_gemma(const ConfigSource&, ModelConfig&);
 /// Fills ModelConfig::moe and says which layers have experts.
 Result<void> parse_moe(const ConfigSource&, ModelConfig&);
-/// Fills what the configuration says of indexers, compressed keys and streams; last of all.
+/// Fills what the configuration says of indexers, compressed keys and streams; after all others.
 Result<void> parse_sparse(const ConfigSource&, ModelConfig&);
+/// Where configurations say how many multi-token-prediction layers there are.
+constexpr std::string_view kDraftCount[] = {"num_nextn_predict_layers", "mtp_num_hidden_layers"};
+constexpr int64_t kMaxDrafts = 64;
+/// Says which multi-token-prediction heads are kept, and adds their layers; last of all, since those are like others.
+Result<void> parse_drafts(const ConfigSource&, const weights::Checkpoint&, ModelConfig&);
 /// Fills ModelConfig::ropes and each layer's rope_index; after parse_layers().
 Result<void> parse_ropes(const ConfigSource&, int64_t served_len, ModelConfig&);
 

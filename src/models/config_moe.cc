@@ -118,7 +118,8 @@ Result<void> parse_period(const Metadata& f, ModelConfig& c) {
 }
 
 Result<void> parse_types(const Metadata& f, ModelConfig& c) {
-  ISO_TRY(const std::vector<std::string_view> types, f.strings("mlp_layer_types"));
+  ISO_TRY(std::vector<std::string_view> types, f.strings("mlp_layer_types"));
+  if (int64_t(types.size()) == c.layers + c.draft_layers) types.resize(size_t(c.layers));  // those of multi-token-prediction layers follow
   if (int64_t(types.size()) != c.layers) return wrong(f, fmt::format("mlp_layer_types has {} entries for {} layers", types.size(), c.layers));
   for (size_t i = 0; i < types.size(); ++i) {
     if (types[i] != "dense" && types[i] != "sparse") return unknown(f, fmt::format("mlp_layer_types names '{}'", types[i]), "known: dense, sparse");

@@ -42,6 +42,7 @@ Result<void> choosing_by_names(const Metadata& f, std::string_view key, ModelCon
     ISO_TRY(const std::string_view letters, f.string(key));
     for (size_t i = 0; i < letters.size(); ++i) names.push_back(letters.substr(i, 1));
   }
+  if (int64_t(names.size()) == c.layers + c.draft_layers) names.resize(size_t(c.layers));  // those of multi-token-prediction layers follow
   if (int64_t(names.size()) != c.layers) return wrong(f, fmt::format("{} has {} entries for {} layers", key, names.size(), c.layers));
   for (size_t i = 0; i < names.size(); ++i) { ISO_TRY(c.layer[i].choosing, choosing_of(f, key, names[i])); }
   return {};

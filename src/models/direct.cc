@@ -13,6 +13,7 @@ Result<Direct> Direct::create(const Model& m, ops::Ops& o, const DirectOptions& 
   Direct d(m, o, options);
   d.blocks_ = (options.max_len + options.block_size - 1) / options.block_size;
   d.length_.assign(size_t(options.sequences), 0);
+  d.draft_length_.assign(size_t(m.draft_heads()), d.length_);
   std::vector<int64_t> blocks;
   for (const ops::KvGroupSpec& g : m.kv_groups())
     blocks.push_back(g.kind == ops::KvGroupSpec::Kind::state ? options.sequences : d.blocks_ * options.sequences);
@@ -20,13 +21,13 @@ Result<Direct> Direct::create(const Model& m, ops::Ops& o, const DirectOptions& 
   return d;
 }
 
-Result<void> Direct::check(std::span<const Chunk> chunks) const {
+Result<void> Direct::check(std::span<const Chunk> chunks, const Lengths& lengths) const {
   const int64_t vocab = model_->config().vocab;
   for (const Chunk& c : chunks) {
     for (int32_t t : c.tokens)
       if (t < 0 || t >= vocab) return fail(Code::invalid_argument, fmt::format("token id {} is not in the vocabulary of {} (0 to {})", t, vocab, vocab - 1), "token ids",
                                            "give ids that the model's tokenizer makes");
-    const int64_t length = length_[size_t(c.sequence)] + int64_t(c.tokens.size());
+    const int64_t length = lengths[size_t(c.sequence)] + int64_t(c.tokens.size());
     if (length > options_.max_len) return fail(Code::invalid_argument, fmt::format("{} tokens, there is room for {}", length, options_.max_len), "token ids", "shorten the prompt");
   }
   return {};
@@ -38,11 +39,12 @@ int32_t Direct::block_of(int sequence, int64_t index) const {
   return int32_t(options_.scatter && total % 7919 ? (plain * 7919 + 3) % total : plain);
 }
 
-Result<ops::Tensor> Direct::step(std::span<const Chunk> chunks, const HiddenTap* tap) {
-  ISO_CHECK_OK(check(chunks));
+template <class Run>
+auto Direct::run(std::span<const Chunk> chunks, Lengths& lengths, Run run) -> Result<decltype(run(std::declval<const ops::Batch&>()))> {
+  ISO_CHECK_OK(check(chunks, lengths));
   std::vector<int32_t> tokens, positions, query_start{0}, context_len, logit_rows, slots;
   for (const Chunk& c : chunks) {
-    int64_t& length = length_[size_t(c.sequence)];
+    int64_t& length = lengths[size_t(c.sequence)];
     for (int32_t t : c.tokens) {
       if (c.all_logits) logit_rows.push_back(int32_t(tokens.size()));
       tokens.push_back(t);
@@ -78,7 +80,22 @@ Result<ops::Tensor> Direct::step(std::span<const Chunk> chunks, const HiddenTap*
 
   const ops::Batch batch{tokens, positions, query_start, context_len, logit_rows, groups};
   ops_->begin(batch, kv_.get());
-  return model_->forward(*ops_, batch, tap);
+  return run(batch);
+}
+
+Result<ops::Tensor> Direct::step(std::span<const Chunk> chunks, const HiddenTap* tap) {
+  return run(chunks, length_, [&](const ops::Batch& b) { return model_->forward(*ops_, b, tap); });
+}
+
+Result<ops::Tensor> Direct::step_for_drafts(std::span<const Chunk> chunks, ops::Tensor& hidden) {
+  return run(chunks, length_, [&](const ops::Batch& b) { return model_->forward_for_drafts(*ops_, b, hidden); });
+}
+
+Result<DraftResult> Direct::draft(std::span<const Chunk> chunks, const DraftStep& step) {
+  if (step.head < 0 || step.head >= model_->draft_heads())
+    return fail(Code::invalid_argument, fmt::format("multi-token-prediction head {} of {}", step.head, model_->draft_heads()), "direct run",
+                "choose one that the model has");
+  return run(chunks, draft_length_[size_t(step.head)], [&](const ops::Batch& b) { return model_->draft(*ops_, b, step); });
 }
 
 int32_t argmax(std::span<const float> v) { return int32_t(std::max_element(v.begin(), v.end()) - v.begin()); }

@@ -4,6 +4,7 @@
 
 #include <memory>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "models/model.h"
@@ -34,11 +35,20 @@ class Direct {
   /// Runs one step over all chunks (at most one a sequence). Returns logits in the chunks' order, valid until the next step; empty when none were asked.
   /// Fails on token ids outside the vocabulary and on sequences that would pass max_len; nothing is run then.
   Result<ops::Tensor> step(std::span<const Chunk> chunks, const HiddenTap* tap = nullptr);
+  /// The same; `hidden` [all chunks' tokens, draft_width()] gets what multi-token-prediction heads read, valid until the next step.
+  Result<ops::Tensor> step_for_drafts(std::span<const Chunk> chunks, ops::Tensor& hidden);
+  /// Runs a step of a head. A chunk's tokens are those that follow the next positions which the head has not seen; `step.hidden` has their rows in the chunks'
+  /// order.
+  Result<DraftResult> draft(std::span<const Chunk> chunks, const DraftStep& step);
   int64_t length(int sequence) const { return length_[size_t(sequence)]; }
 
  private:
   Direct(const Model& m, ops::Ops& o, const DirectOptions& options) : model_(&m), ops_(&o), options_(options) {}
-  Result<void> check(std::span<const Chunk>) const;
+  using Lengths = std::vector<int64_t>;  ///< [sequences]
+  Result<void> check(std::span<const Chunk>, const Lengths&) const;
+  /// Begins a step of chunks that follow `lengths` tokens each, which grow by them, and runs it.
+  template <class Run>
+  auto run(std::span<const Chunk>, Lengths& lengths, Run run) -> Result<decltype(run(std::declval<const ops::Batch&>()))>;
   int32_t block_of(int sequence, int64_t index) const;
 
   const Model* model_;
@@ -46,7 +56,8 @@ class Direct {
   DirectOptions options_;
   int64_t blocks_ = 0;              ///< of one sequence
   std::unique_ptr<ops::KvCache> kv_;
-  std::vector<int64_t> length_;     ///< [sequences]
+  Lengths length_;
+  std::vector<Lengths> draft_length_;  ///< of each head
 };
 
 /// Index of the largest value; the first one if several are.

@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "base/cgroup.h"
+#include "base/log.h"
 #include "models/planner.h"
 
 namespace isotope::models {
@@ -28,6 +29,53 @@ void fill_biases(Transformer& t) {
   fill(t.globals.norm, t.globals.norm_bias);
 }
 
+/// Number of a layer, its place among those of its index, and the prefix of its tensors' names.
+struct LayerPlace {
+  size_t layer;
+  int sublayer;
+  std::string prefix;
+};
+
+/// The norm before the feed-forward block of a head's layer may have a name of its own.
+LayerRow as_drafts_say(LayerRow row, const Planner& plan) {
+  const DraftNames* const names = plan.draft_names();
+  if (names && !names->ffn_norm.empty() && row.vector == &Layer::ffn_norm) row.hf = names->ffn_norm;
+  return row;
+}
+
+Result<void> plan_layer(Planner& plan, const Arch& arch, Transformer& out, const LayerPlace& at) {
+  const ModelConfig& c = out.config();
+  const LayerConfig& l = c.layer[at.layer];
+  Layer& to = out.layers[at.layer];
+  plan.at(&l, at.sublayer);
+  for (const LayerRow& row : arch.rows()) {
+    if (unused_on(row, l)) plan.ignore(row, at.prefix);
+    if (!on_layer(row, c, l)) continue;
+    if (arch.query_gate && row.weight == &Layer::q) ISO_CHECK_OK(plan.add_gated_query(row, to, at.prefix));
+    else ISO_CHECK_OK(plan.add(as_drafts_say(row, plan), to, at.prefix));
+  }
+  ISO_CHECK_OK(plan.add_mixer(to, l.mixer, at.prefix));
+  if (c.latent && l.attends()) ISO_CHECK_OK(plan.add_latent(to, at.prefix));
+  if (c.compressed) ISO_CHECK_OK(plan.add_compressed(to, l, at.prefix));
+  else if (l.choosing == Choosing::own) ISO_CHECK_OK(plan.add_indexer(to, at.prefix));
+  if (l.moe) ISO_CHECK_OK(plan.add_moe(to.moe, at.prefix, l.by_token));
+  to.moe.clamp = l.expert_clamp, to.moe.shared_clamp = l.clamp;
+  return {};
+}
+
+Result<void> plan_drafts(Planner& plan, const Arch& arch, Transformer& out) {
+  const ModelConfig& c = out.config();
+  out.drafts.resize(size_t(c.draft_heads));
+  for (int64_t k = 0; k < c.draft_heads; ++k) {
+    const DraftPlace place = draft_place(plan.checkpoint(), arch, c.layers, k);
+    plan.drafts(arch.drafts);
+    ISO_CHECK_OK(plan_layer(plan, arch, out, {size_t(c.layers + k), 0, place.layer}));
+    ISO_CHECK_OK(plan.add_draft(out.drafts[size_t(k)], place.own));
+    plan.drafts(nullptr);
+  }
+  return {};
+}
+
 }  // namespace
 
 Result<void> plan_weights(Planner& plan, const Arch& arch, Transformer& out) {
@@ -41,25 +89,12 @@ Result<void> plan_weights(Planner& plan, const Arch& arch, Transformer& out) {
   }
   if (c.compressed) ISO_CHECK_OK(plan.add_final_streams(out.globals, plan.names().body));
   if (c.streams.count) ISO_CHECK_OK(plan.add_streams(out.globals));
-  out.layers.resize(size_t(c.layers));
-  for (size_t l = 0; l < out.layers.size(); ++l) {
-    const std::string prefix = plan.names().layer + std::to_string(l / size_t(arch.sublayers)) + ".";
-    const bool moe = c.layer[l].moe;
-    plan.at(&c.layer[l], int(l % size_t(arch.sublayers)));
-    for (const LayerRow& row : arch.rows()) {
-      if (unused_on(row, c.layer[l])) plan.ignore(row, prefix);
-      if (!on_layer(row, c, c.layer[l])) continue;
-      if (arch.query_gate && row.weight == &Layer::q) ISO_CHECK_OK(plan.add_gated_query(row, out.layers[l], prefix));
-      else ISO_CHECK_OK(plan.add(row, out.layers[l], prefix));
-    }
-    ISO_CHECK_OK(plan.add_mixer(out.layers[l], c.layer[l].mixer, prefix));
-    if (c.latent && c.layer[l].attends()) ISO_CHECK_OK(plan.add_latent(out.layers[l], prefix));
-    if (c.compressed) ISO_CHECK_OK(plan.add_compressed(out.layers[l], c.layer[l], prefix));
-    else if (c.layer[l].choosing == Choosing::own) ISO_CHECK_OK(plan.add_indexer(out.layers[l], prefix));
-    if (moe) ISO_CHECK_OK(plan.add_moe(out.layers[l].moe, prefix, c.layer[l].by_token));
-    out.layers[l].moe.clamp = c.layer[l].expert_clamp, out.layers[l].moe.shared_clamp = c.layer[l].clamp;
+  out.layers.resize(size_t(c.layers + c.draft_heads));
+  for (int64_t l = 0; l < c.layers; ++l) {
+    const std::string prefix = fmt::format("{}{}.", plan.names().layer, l / arch.sublayers);
+    ISO_CHECK_OK(plan_layer(plan, arch, out, {size_t(l), int(l % arch.sublayers), prefix}));
   }
-  return {};
+  return plan_drafts(plan, arch, out);
 }
 
 Result<void> load_weights(const Checkpoint& ck, ops::Ops& o, const levers::Loading& levers, const Arch& arch, Transformer& out,
@@ -72,6 +107,9 @@ Result<void> load_weights(const Checkpoint& ck, ops::Ops& o, const levers::Loadi
   ISO_CHECK_OK(plan.check(levers));
   ISO_CHECK_OK(plan.forecast(levers, base::available_memory()));
   ISO_TRY([[maybe_unused]] const weights::LoadReport report, weights::load_all(ck, plan.take_jobs(), levers, progress));
+  if (const bool one = c.draft_heads == 1; c.draft_heads)
+    base::log(base::LogLevel::info, "{} multi-token-prediction head{} kept, {:.1f} MiB (--no-mtp leaves {} out)", c.draft_heads, one ? " is" : "s are",
+              double(plan.draft_bytes()) / double(1 << 20), one ? "it" : "them");
   if (c.tied_head) out.globals.head.w = std::move(out.globals.embed.w);
   if (c.layer_norms) fill_biases(out);
   return {};

@@ -9,6 +9,12 @@ namespace isotope::models {
 class Dense final : public Transformer {
  public:
   ops::Tensor forward(ops::Ops&, const ops::Batch&, const HiddenTap*) const override;
+  ops::Tensor forward_for_drafts(ops::Ops&, const ops::Batch&, ops::Tensor& hidden) const override;
+  DraftResult draft(ops::Ops&, const ops::Batch&, const DraftStep&) const override;
+
+ private:
+  /// The rest of layer l, given what its attention or recurrence has made of x: what is read next, through `next`.
+  ops::RowSource after_mixing(ops::Ops&, ops::Tensor x, ops::Tensor mixed, size_t l, const ops::Norm& next) const;
 };
 
 /// Norm, both blocks, add. Cohere 2.
@@ -70,8 +76,12 @@ class Streamed final : public Transformer {
   /// ModelConfig::ropes holds the rotations of layers, then from here on the same ones turning back.
   static constexpr int kRopesBack = 2;
   ops::Tensor forward(ops::Ops&, const ops::Batch&, const HiddenTap*) const override;
+  ops::Tensor forward_for_drafts(ops::Ops&, const ops::Batch&, ops::Tensor& hidden) const override;
+  DraftResult draft(ops::Ops&, const ops::Batch&, const DraftStep&) const override;
 
  private:
+  /// Layer l in place. `narrow_to`: only that batch's logit rows of x are left after attention; null = all. False: it has none, and nothing is left to do.
+  bool run_layer(ops::Ops&, ops::Tensor& x, size_t l, const ops::Batch* narrow_to) const;
   /// What a compressor reads of a step, and where its entries go.
   struct Made {
     ops::Tensor inputs, gates;

@@ -4,7 +4,6 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <cstdlib>
 #include <cstring>
 
 #include "base/log.h"
@@ -67,18 +66,17 @@ Result<void> Planner::check(const levers::Loading& levers) {
   ISO_CHECK_OK(fill_missing_experts(levers));
   weights::Coverage coverage;
   for (const Missing& m : missing_) coverage.missing.push_back(m.name);
-  int64_t drafts = 0;
-  const auto of_drafts = [&](const std::string& name) {
-    if (name.starts_with("mtp.") || name.starts_with(names_.body + "mtp.")) return true;  // Qwen3-Next and Qwen3.5; MiMo-V2 and LongCat
-    if (!name.starts_with(names_.layer)) return false;
-    const int64_t l = std::atoll(name.c_str() + names_.layer.size());
-    return l >= c_.layers && l < c_.layers + c_.draft_layers;
-  };
-  for (const TensorEntry& e : ck_.tensors())
-    if (of_drafts(e.name)) ++drafts;
-    else if (!job_of_.contains(&e) && !ignorable(e.name) &&
-             !(c_.tied_head && e.name.ends_with("lm_head.weight"))) coverage.unexpected.push_back(e.name);
-  if (drafts) base::log(base::LogLevel::info, "{} tensors of multi-token-prediction layers are left out", drafts);
+  std::vector<std::string> drafts;
+  std::vector<DraftPlace> kept;
+  for (int64_t k = 0; k < c_.draft_heads; ++k) kept.push_back(draft_place(ck_, arch_, c_.layers, k));
+  for (const TensorEntry& e : ck_.tensors()) {
+    if (job_of_.contains(&e) || ignorable(e.name)) continue;
+    if (is_draft(e.name, kept)) drafts.push_back(e.name);
+    else if (!(c_.tied_head && e.name.ends_with("lm_head.weight"))) coverage.unexpected.push_back(e.name);
+  }
+  if (!drafts.empty()) log_left_out(drafts);
+  else if (arch_.drafts && c_.no_drafts.empty() && c_.draft_heads < c_.draft_layers)
+    base::log(base::LogLevel::info, "the configuration announces {} multi-token-prediction heads, the files hold {}", c_.draft_layers, c_.draft_heads);
   return weights::require(ck_, coverage, levers);
 }
 
@@ -184,6 +182,7 @@ Result<void> Planner::expect_shape(const TensorEntry& e, std::span<const int64_t
 void Planner::add_use(const TensorEntry& e, Use use) {
   const auto [at, fresh] = job_of_.try_emplace(&e, jobs_.size());
   if (fresh) jobs_.push_back({&e, {}});
+  if (draft_names_) draft_entries_.try_emplace(&e, packed_bytes(e));
   jobs_[at->second].uses.push_back(std::move(use));
 }
 

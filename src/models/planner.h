@@ -23,6 +23,15 @@ struct Names {
 };
 Names names_of(const Checkpoint&);
 
+/// Prefixes of a multi-token-prediction head's tensors: of those of its layer, and of its own.
+struct DraftPlace {
+  std::string layer, own;
+};
+/// Whether any tensor's name begins so.
+bool holds_any(const Checkpoint&, std::string_view prefix);
+/// REQUIRES: the family's heads are known.
+DraftPlace draft_place(const Checkpoint&, const Arch&, int64_t layers, int64_t head);
+
 /// Rows [first, first + n) of a tensor, counting the rows of all its matrices.
 tensor::HostTensor rows_of(tensor::HostTensor, int64_t first, int64_t n);
 
@@ -36,6 +45,7 @@ class Planner {
  public:
   Planner(const Checkpoint&, ops::Ops&, const Arch&, const ModelConfig&);
 
+  const Checkpoint& checkpoint() const { return ck_; }
   const Names& names() const { return names_; }
   const Arch& arch() const { return arch_; }
   const ModelConfig& config() const { return c_; }
@@ -66,6 +76,14 @@ class Planner {
   Result<void> add_compressed(Layer&, const LayerConfig&, const std::string& prefix);
   /// Adds what brings the streams together.
   Result<void> add_final_streams(Globals&, const std::string& prefix);
+
+  /// Adds what a multi-token-prediction head has beyond its layer; `own`: prefix of its names.
+  Result<void> add_draft(DraftHead&, const std::string& own);
+  /// What is added from now on, or no longer, is a head's. `names`: null ends it.
+  void drafts(const DraftNames* names) { draft_names_ = names; }
+  const DraftNames* draft_names() const { return draft_names_; }
+  /// Bytes of the packed heads, once they are loaded: of matrices that turned out to be the model's there are none.
+  uint64_t draft_bytes() const;
 
   Result<void> check(const levers::Loading&);
   /// Before anything is allocated: whether the packed weights fit the memory that is free. If they do not, experts go to files where there is a folder for them
@@ -165,6 +183,13 @@ class Planner {
   Result<void> add_shared(ops::Moe&, const std::string& prefix);
   /// `order`: rows of the tensor that make up the slot, in this order; empty = all.
   Result<void> add_matrix(ops::Linear& slot, const std::string& name, int64_t n, int64_t k, std::vector<int32_t> order = {});
+  /// A matrix [V, D] of a head. `same` is the model's; where both hold the same bytes the slot stays empty.
+  Result<void> add_draft_table(ops::Linear& slot, const std::string& name, const TensorEntry* same);
+  /// Whether a tensor that nobody has asked for is one of a multi-token-prediction head that is not kept.
+  bool is_draft(const std::string& name, std::span<const DraftPlace> kept) const;
+  void log_left_out(const std::vector<std::string>& names) const;
+  /// What a tensor takes packed, as a forecast knows it.
+  uint64_t packed_bytes(const TensorEntry&) const;
   Result<void> add_latent_ups(LatentWeights&, const std::string& prefix);
   Result<void> fill_missing_experts(const levers::Loading&);
 
@@ -189,6 +214,9 @@ class Planner {
   std::vector<Slot> missing_experts_;
   bool in_experts_ = false;  ///< what is planned now are matrices of experts
   bool spill_ = false;
+  const DraftNames* draft_names_ = nullptr;  ///< what is planned now is a head's
+  std::unordered_map<const TensorEntry*, uint64_t> draft_entries_;  ///< tensors of heads, and what they take packed
+  std::vector<std::pair<const ops::Linear*, uint64_t>> draft_tables_;  ///< matrices that may turn out to be the model's
 };
 
 }  // namespace isotope::models

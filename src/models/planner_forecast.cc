@@ -15,12 +15,7 @@ struct Forecast {
   uint64_t largest = 0;           ///< tensor of a file, which is there beside the packed ones while it is read
 };
 
-void count(Forecast& f, const TensorEntry& e, const ops::Ops& o) {
-  const int64_t cols = e.shape[size_t(std::max(e.rank, 1) - 1)];
-  int64_t rows = 1;
-  for (int i = 0; i + 1 < e.rank; ++i) rows *= e.shape[size_t(i)];
-  const bool vector = e.rank < 2, codes = e.dtype == tensor::DType::u8;  // codes of MXFP4 are as many bytes packed
-  const uint64_t bytes = vector ? uint64_t(cols) * sizeof(float) : codes ? e.bytes : o.packed_bytes(e.dtype, rows, cols);
+void count(Forecast& f, const TensorEntry& e, uint64_t bytes) {
   f.all += bytes;
   if (e.name.find("_exps.") != e.name.npos || e.name.find("experts.") != e.name.npos) f.experts += bytes;
   f.largest = std::max<uint64_t>(f.largest, e.bytes);
@@ -37,10 +32,21 @@ std::string cost(const Forecast& f, double resident, double share) {
 
 }  // namespace
 
+uint64_t Planner::packed_bytes(const TensorEntry& e) const {
+  const int64_t cols = e.shape[size_t(std::max(e.rank, 1) - 1)];
+  int64_t rows = 1;
+  for (int i = 0; i + 1 < e.rank; ++i) rows *= e.shape[size_t(i)];
+  const bool vector = e.rank < 2, codes = e.dtype == tensor::DType::u8;  // codes of MXFP4 are as many bytes packed
+  return vector ? uint64_t(cols) * sizeof(float) : codes ? e.bytes : ops_.packed_bytes(e.dtype, rows, cols);
+}
+
 Result<void> Planner::forecast(const levers::Loading& levers, uint64_t free) {
   Forecast f;
-  for (const auto& [e, job] : job_of_) count(f, *e, ops_);
-  base::log(base::LogLevel::info, "the weights take {} of memory, {} of them experts; {} free", gib(double(f.all)), gib(double(f.experts)),
+  for (const auto& [e, job] : job_of_) count(f, *e, packed_bytes(*e));
+  uint64_t heads = 0;
+  for (const auto& [e, bytes] : draft_entries_) heads += bytes;
+  const std::string drafts = heads ? fmt::format(", {} multi-token-prediction heads", gib(double(heads))) : "";
+  base::log(base::LogLevel::info, "the weights take {} of memory, {} of them experts{}; {} free", gib(double(f.all)), gib(double(f.experts)), drafts,
             free ? gib(double(free)) + " are" : "nobody knows how much is");
   if (!free || f.all + f.largest <= free) return {};
   const std::string numbers =
@@ -49,6 +55,7 @@ Result<void> Planner::forecast(const levers::Loading& levers, uint64_t free) {
   if (!helps || levers.expert_folder.empty())
     return fail(Code::resource_exhausted, numbers, ck_.files().empty() ? "" : ck_.files()[0],
                 std::string("free memory, or choose a smaller quantization (isotope quantize, --online-quant-config)") +
+                    (heads ? fmt::format(", or do without the {} of multi-token-prediction heads: --no-mtp", gib(double(heads))) : "") +
                     (helps ? fmt::format(", or name a folder on a fast disk for the {} of experts: ISOTOPE_EXPERT_FOLDER", gib(double(f.experts))) : ""));
   spill_ = true;
   const double share = double(c_.moe.routing.used) / double(std::max<int64_t>(1, c_.moe.experts));

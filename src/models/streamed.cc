@@ -10,25 +10,53 @@ using ops::Linear;
 using ops::RowSource;
 using ops::Tensor;
 
-ops::Tensor Streamed::forward(ops::Ops& o, const ops::Batch& b, const HiddenTap* tap) const {
+bool Streamed::run_layer(ops::Ops& o, Tensor& x, size_t l, const ops::Batch* narrow_to) const {
   ops::SparseOps& sparse = *o.sparse();
-  Tensor x = sparse.spread(o.embed(globals.table(), config_.embed_scale), config_.hyper.streams);  // [T, N * D]
-  for (size_t l = 0; l < layers.size(); ++l) {
-    o.next_layer();
-    const Layer& w = layers[l];
-    if (tap) (*tap)(int(l), x);
-    ops::StreamStep step = sparse.enter(x, w.streams->attn);
-    Tensor y = o.linear(mix_compressed(o, {.x = step.x, .norm = norm(w.attn_norm)}, l), w.o);
-    if (l + 1 == layers.size()) {
-      if (!narrow(o, b, tap, x, y)) return {};
-      if (step.weights.rows != x.rows) step.weights = o.gather(step.weights, b.logit_rows);
-    }
-    sparse.leave(x, step, y);
-    step = sparse.enter(x, w.streams->ffn);
-    sparse.leave(x, step, feed_forward(o, {.x = step.x, .norm = norm(w.ffn_norm)}, w));
+  const Layer& w = layers[l];
+  ops::StreamStep step = sparse.enter(x, w.streams->attn);
+  Tensor y = o.linear(mix_compressed(o, {.x = step.x, .norm = norm(w.attn_norm)}, l), w.o);
+  if (narrow_to) {
+    if (!narrow(o, *narrow_to, nullptr, x, y)) return false;
+    if (step.weights.rows != x.rows) step.weights = o.gather(step.weights, narrow_to->logit_rows);
   }
-  const RowSource h = finish(o, b, tap, {.x = sparse.join(x, *globals.streams), .norm = norm(globals.norm)}, layers.size());
-  return h ? logits(o, h) : Tensor{};                                                                   // [R, V]
+  sparse.leave(x, step, y);
+  step = sparse.enter(x, w.streams->ffn);
+  sparse.leave(x, step, feed_forward(o, {.x = step.x, .norm = norm(w.ffn_norm)}, w));
+  return true;
+}
+
+Tensor Streamed::forward(ops::Ops& o, const ops::Batch& b, const HiddenTap* tap) const {
+  Tensor x = o.sparse()->spread(o.embed(globals.table(), config_.embed_scale), config_.hyper.streams);  // [T, N * D]
+  for (size_t l = 0; l < depth(); ++l) {
+    o.next_layer();
+    if (tap) (*tap)(int(l), x);
+    if (!run_layer(o, x, l, l + 1 == depth() && !tap ? &b : nullptr)) return {};
+  }
+  const RowSource h = finish(o, b, tap, {.x = o.sparse()->join(x, *globals.streams), .norm = norm(globals.norm)}, depth());
+  return h ? logits(o, h) : Tensor{};                                                                        // [R, V]
+}
+
+Tensor Streamed::forward_for_drafts(ops::Ops& o, const ops::Batch& b, Tensor& hidden) const {
+  hidden = o.sparse()->spread(o.embed(globals.table(), config_.embed_scale), config_.hyper.streams);
+  for (size_t l = 0; l < depth(); ++l) {
+    o.next_layer();
+    run_layer(o, hidden, l, nullptr);
+  }
+  if (b.R() == 0) return {};
+  const Tensor x = b.R() == b.T() ? hidden : o.gather(hidden, b.logit_rows);
+  return logits(o, {.x = o.sparse()->join(x, *globals.streams), .norm = norm(globals.norm)});
+}
+
+DraftResult Streamed::draft(ops::Ops& o, const ops::Batch& b, const DraftStep& step) const {
+  const DraftHead& d = drafts[size_t(step.head)];
+  Tensor x = draft_input(o, step);                                                                           // [T, N * D]
+  o.next_layer();
+  if (!run_layer(o, x, depth() + size_t(step.head), step.all_rows ? nullptr : &b)) return {};
+  DraftResult r{.logits = {}, .hidden = x};
+  if (b.R() == 0) return r;
+  if (b.R() != x.rows) x = o.gather(x, b.logit_rows);
+  r.logits = logits(o, {.x = o.sparse()->join(x, *d.streams), .norm = draft_norm(d)}, draft_matrix(d));
+  return r;
 }
 
 void Streamed::compress(ops::Ops& o, const Compressor& c, Made made, size_t layer) const {

@@ -13,7 +13,7 @@ using tensor::DType;
 namespace {
 
 // Routers decide by small differences; the others are no linear layers.
-constexpr std::string_view kNever[] = {"embed", "token_embd", "lm_head", "norm", "ffn_gate_inp", "mlp.gate.weight", "block_sparse_moe.gate.", "router", "shared_expert_gate",
+constexpr std::string_view kNever[] = {"embed", "token_embd", "lm_head", "shared_head", "norm", "ffn_gate_inp", "mlp.gate.weight", "block_sparse_moe.gate.", "router", "shared_expert_gate",
                                        "conv", "position", "token_types", "A_log", "dt_bias", "rope_f", "visual", "vision", "e_score_correction"};
 
 }  // namespace

@@ -109,7 +109,8 @@ class Flags(unittest.TestCase):
                      ["-fa", "on"], ["-O3"], ["-cc.mode=3"], ["--compilation-config.mode", "3"], ["--jinja"], ["-ub", "512"]):
             self.assertIn("/none.gguf", self.refuses("has no effect", *args))
         for args in (["-np", "4"], ["-a", "name"], ["--seed", "18446744073709551615"], ["-s", "-1"], ["-tp", "1"], ["-tp=1"], ["--device", "cpu"], ["-c", "64"],
-                     ["--quantization", "none"], ["--load_dummy", "none"], ["--load-dummy"], ["--kv-transfer-config", "{}"]):
+                     ["--quantization", "none"], ["--load_dummy", "none"], ["--load-dummy"], ["--kv-transfer-config", "{}"], ["--no-mtp"], ["--no_mtp"],
+                     ["--no-nextn"]):
             self.assertIn("/none.gguf", self.refuses("", *args))
         self.assertIn("/none.gguf", self.refuses("", "--enable-tbo", "--enforce-eager"))
 

@@ -102,6 +102,81 @@ TEST_P(TinyBits, AreTheSameHoweverThePromptRuns) {
 }
 INSTANTIATE_TEST_SUITE_P(Families, TinyBits, testing::ValuesIn(families()), [](const auto& info) { return info.param; });
 
+/// The same of a model's multi-token-prediction heads, one after the other: what each reads comes from steps cut in the same way.
+std::vector<float> run_heads(const Loaded& l, std::span<const int32_t> ids, const Way& way, KvType kv) {
+  const models::Model& m = *l.model;
+  const size_t heads = size_t(m.draft_heads()), T = ids.size() - heads - 1, width = size_t(m.draft_width());
+  auto direct = models::Direct::create(m, *l.ops, {.max_len = int64_t(T) + 16, .sequences = 3, .kv = kv, .scatter = way.scatter, .forget = way.scatter});
+  EXPECT_TRUE(direct) << direct.error().message();
+  std::vector<float> out;
+  std::vector<std::vector<float>> states(heads + 1);  // of sequence 1: what each head reads
+  for (size_t h = 0; h <= heads; ++h) {               // 0: the model itself
+    for (size_t at = 0; at < T; at += std::min(way.chunk, T)) {
+      const size_t n = std::min(way.chunk, T - at);
+      std::vector<models::Chunk> chunks;
+      std::vector<float> hidden;
+      if (way.neighbours) {  // another sequence before it, whose rows are those of ours
+        chunks.push_back({.sequence = 0, .tokens = ids.subspan(h + at, n)});
+        if (h) hidden.insert(hidden.end(), states[h - 1].begin() + int64_t(at * width), states[h - 1].begin() + int64_t((at + n) * width));
+      }
+      const bool last = at + n == T;
+      chunks.push_back({.sequence = 1, .tokens = ids.subspan(h + at, n), .all_logits = !way.last_only, .no_logits = way.last_only && !last});
+      if (h) hidden.insert(hidden.end(), states[h - 1].begin() + int64_t(at * width), states[h - 1].begin() + int64_t((at + n) * width));
+      ops::Tensor logits, state;
+      if (h == 0) {
+        const auto t = direct->step_for_drafts(chunks, state);
+        EXPECT_TRUE(t) << t.error().message();
+        logits = *t;
+      } else {
+        const auto r = direct->draft(chunks, {.head = int(h) - 1, .hidden = as_tensor(hidden, int64_t(width)), .all_rows = h < heads});
+        EXPECT_TRUE(r) << r.error().message();
+        logits = r->logits, state = r->hidden;
+      }
+      const std::vector<float> got = rows_of(logits), all = rows_of(state);
+      const size_t vocab = size_t(m.config().vocab), skip = way.neighbours ? 1 : 0;
+      out.insert(out.end(), got.begin() + int64_t(skip * vocab), got.end());
+      if (h < heads) states[h].insert(states[h].end(), all.end() - int64_t(n * width), all.end());
+    }
+  }
+  return out;
+}
+
+class HeadBits : public testing::TestWithParam<std::string> {};
+TEST_P(HeadBits, AreTheSameHoweverThePromptRuns) {
+  const Golden g = read_golden(GetParam());
+  for (const auto& [precision, kv] : {std::pair(Precision::fast, KvType::bf16), {Precision::exact, KvType::f32}}) {
+    std::vector<float> want;
+    size_t vocab = 0, rows = 0;
+    for (int threads : {1, 2, 3}) {
+      const auto l = load(goldens_folder() + "/" + GetParam(), 0, {.threads = threads, .precision = precision, .pin = false});
+      ASSERT_TRUE(l) << l.error().message();
+      ASSERT_GT(l->model->draft_heads(), 0);
+      vocab = size_t(l->model->config().vocab), rows = g.prompts.back().ids.size() - size_t(l->model->draft_heads()) - 1;
+      for (const Way& way : kWays) {
+        if (way.threads != threads) continue;
+        SCOPED_TRACE(way.name);
+        const std::vector<float> got = run_heads(*l, g.prompts.back().ids, way, kv);
+        if (want.empty()) want = got;
+        ASSERT_TRUE(std::all_of(got.begin(), got.end(), [](float v) { return std::isfinite(v); }));
+        std::vector<float> compared = want;
+        if (way.last_only) {
+          compared.clear();
+          for (size_t end = rows; end * vocab <= want.size(); end += rows)
+            compared.insert(compared.end(), want.begin() + int64_t((end - 1) * vocab), want.begin() + int64_t(end * vocab));
+        }
+        ASSERT_EQ(got.size(), compared.size());
+        ASSERT_EQ(std::memcmp(got.data(), compared.data(), got.size() * sizeof(float)), 0);
+      }
+    }
+    // The model's own logits do not change when the states for heads are asked for.
+    const auto l = load(goldens_folder() + "/" + GetParam(), 0, {.threads = 1, .precision = precision, .pin = false});
+    ASSERT_TRUE(l) << l.error().message();
+    const std::vector<float> own = run(*l, std::span(g.prompts.back().ids).first(rows), kWays[0], kv);
+    EXPECT_EQ(std::memcmp(own.data(), want.data(), own.size() * sizeof(float)), 0);
+  }
+}
+INSTANTIATE_TEST_SUITE_P(Families, HeadBits, testing::ValuesIn(families_with_heads()), [](const auto& info) { return info.param; });
+
 /// Experts in blocks of 256 with minima; few of them, so that their rows are now single ones and now panels. `random_gguf.py --shape qwen3moe-tiny --vocab 96
 /// --context 256` made it.
 TEST(FileBits, MixtureOfExpertsInQ4K) {

@@ -52,6 +52,13 @@ std::vector<std::string> families() {
   return out;
 }
 
+std::vector<std::string> families_with_heads() {
+  std::vector<std::string> out;
+  for (const std::string& f : families())
+    if (nlohmann::json::parse(std::ifstream(goldens_folder() + "/" + f + "/meta.json"))["prompts"][0].contains("mtp_tolerance")) out.push_back(f);
+  return out;
+}
+
 Golden read_golden(const std::string& family) {
   const std::string folder = goldens_folder() + "/" + family;
   const Arrays a(folder + "/golden.safetensors");
@@ -61,6 +68,11 @@ Golden read_golden(const std::string& family) {
     const std::string at = "_" + std::to_string(k);
     g.prompts.push_back({a.get<int32_t>("ids" + at), a.get<int32_t>("greedy" + at), a.get<int32_t>("rows" + at), a.get<float>("margin" + at),
                          a.get<float>("logits" + at), meta["prompts"][k].value("tolerance", 1e-3)});
+    Prompt& p = g.prompts.back();
+    p.draft_tolerance = meta["prompts"][k].value("mtp_tolerance", 1e-3);
+    if (a.has("mtp_rows" + at)) p.draft_rows = a.get<int32_t>("mtp_rows" + at);
+    for (size_t h = 0; a.has("mtp_logits" + at + "_" + std::to_string(h)); ++h)
+      p.draft_logits.push_back(a.get<float>("mtp_logits" + at + "_" + std::to_string(h)));
   }
   for (size_t i = 0; a.has("hidden_" + std::to_string(i)); ++i) g.hidden.push_back(a.get<float>("hidden_" + std::to_string(i)));
   return g;
@@ -75,5 +87,13 @@ Result<Loaded> load(const std::string& path, int64_t served_len, const ops::CpuO
   ISO_TRY(l.model, models::load_model(*l.checkpoint, *l.ops, levers, config));
   return l;
 }
+
+std::vector<float> rows_of(ops::Tensor t) {
+  std::vector<float> out;
+  for (int64_t r = 0; r < t.rows; ++r) out.insert(out.end(), t.row(r), t.row(r) + t.cols);
+  return out;
+}
+
+ops::Tensor as_tensor(std::vector<float>& rows, int64_t cols) { return {rows.data(), int64_t(rows.size()) / cols, cols, cols}; }
 
 }  // namespace isotope::oracle

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <filesystem>
 
@@ -112,6 +113,61 @@ TEST_P(Oracle, HiddenStates) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Families, Oracle, testing::ValuesIn(cases()), case_name);
+
+class OracleHeads : public Oracle {
+ protected:
+  /// GGUF files have the heads that llama.cpp's converter keeps.
+  int expected_heads() const {
+    if (!GetParam().file.ends_with(".gguf")) return int(golden_.prompts[0].draft_logits.size());
+    const auto c = weights::open_checkpoint(path_, {});
+    EXPECT_TRUE(c) << c.error().message();
+    return int(std::count_if((*c)->tensors().begin(), (*c)->tensors().end(), [](const auto& t) { return t.name.ends_with("nextn.eh_proj.weight"); }));
+  }
+};
+
+TEST_P(OracleHeads, LogitsOfMultiTokenPrediction) {
+  const int heads = expected_heads();
+  for (const Prompt& p : golden_.prompts) {
+    SCOPED_TRACE(testing::Message() << p.ids.size() << " tokens");
+    const Loaded l = open(int64_t(p.ids.size() + p.greedy.size()));
+    ASSERT_TRUE(l.model);
+    ASSERT_EQ(l.model->draft_heads(), heads);
+    if (heads == 0) return;  // the converter leaves out those of this family
+    auto direct = models::Direct::create(*l.model, *l.ops, {.max_len = int64_t(p.ids.size()), .kv = KvType::f32});
+    ASSERT_TRUE(direct) << direct.error().message();
+    std::vector<int32_t> ids = p.ids;
+    ids.insert(ids.end(), p.greedy.begin(), p.greedy.end());
+    const size_t vocab = size_t(l.model->config().vocab);
+    const auto row = [&](const std::vector<float>& v, size_t r) { return std::span(v).subspan(r * vocab, vocab); };
+    models::Chunk chunk{.tokens = p.ids, .all_logits = true};
+    ops::Tensor state;
+    const auto own = direct->step_for_drafts({&chunk, 1}, state);
+    ASSERT_TRUE(own) << own.error().message();
+    const std::vector<float> logits = rows_of(*own);
+    for (size_t j = 0; j < p.rows.size() && size_t(p.rows[j]) < p.ids.size(); ++j)
+      ASSERT_LE(largest_difference(row(logits, size_t(p.rows[j])), row(p.logits, j)), p.tolerance) << "the model's own, row " << p.rows[j];
+    std::vector<float> hidden = rows_of(state);
+    for (int h = 0; h < heads; ++h) {
+      chunk.tokens = std::span(ids).subspan(size_t(h) + 1, p.ids.size());
+      const auto r = direct->draft({&chunk, 1}, {.head = h, .hidden = as_tensor(hidden, l.model->draft_width()), .all_rows = true});
+      ASSERT_TRUE(r) << r.error().message();
+      const std::vector<float> got = rows_of(r->logits);
+      ASSERT_EQ(got.size(), p.ids.size() * vocab);
+      for (size_t j = 0; j < p.draft_rows.size(); ++j)
+        ASSERT_LE(largest_difference(row(got, size_t(p.draft_rows[j])), row(p.draft_logits[size_t(h)], j)), p.draft_tolerance)
+            << "head " << h << ", row " << p.draft_rows[j];
+      hidden = rows_of(r->hidden);
+    }
+  }
+}
+
+std::vector<Case> cases_with_heads() {
+  std::vector<Case> out = cases();
+  const std::vector<std::string> some = families_with_heads();
+  std::erase_if(out, [&](const Case& c) { return std::find(some.begin(), some.end(), c.family) == some.end(); });
+  return out;
+}
+INSTANTIATE_TEST_SUITE_P(Families, OracleHeads, testing::ValuesIn(cases_with_heads()), case_name);
 
 }  // namespace
 }  // namespace isotope::oracle

@@ -3,6 +3,7 @@
 
 #include <cmath>
 #include <filesystem>
+#include <fstream>
 #include <random>
 
 #include "models/direct.h"
@@ -232,6 +233,64 @@ TEST(Streaming, EverySettingGivesTheSameModel) {
         ASSERT_TRUE(got) << got.error().message();
         EXPECT_EQ(*got, *want) << threads << staging << walkers;
       }
+}
+
+// ---- multi-token-prediction heads ------------------------------------------------------------------------------------------------
+
+/// Logits of the first head, which reads the model's own states.
+Result<std::vector<float>> head_logits(const Checkpoint& c) {
+  ISO_TRY(const auto config, models::parse_config(c));
+  if (config.draft_heads == 0) return fail(Code::not_found, "there are no heads", "test");
+  ISO_TRY(const auto ops, ops::make_cpu_ops({.threads = 1, .precision = Precision::exact, .pin = false}));
+  ISO_TRY(const auto model, models::load_model(c, *ops, {}, config));
+  ISO_TRY(auto direct, models::Direct::create(*model, *ops, {.max_len = 64, .kv = KvType::f32}));
+  std::vector<int32_t> ids;
+  for (int i = 0; i < 21; ++i) ids.push_back(int32_t((i * 37 + 5) % config.vocab));
+  const models::Chunk chunk{.tokens = std::span(ids).first(20), .all_logits = true}, next{.tokens = std::span(ids).last(20), .all_logits = true};
+  ops::Tensor state;
+  ISO_CHECK_OK(direct.step_for_drafts({&chunk, 1}, state));
+  std::vector<float> hidden;
+  for (int64_t r = 0; r < state.rows; ++r) hidden.insert(hidden.end(), state.row(r), state.row(r) + state.cols);
+  ISO_TRY(const models::DraftResult y, direct.draft({&next, 1}, {.hidden = {hidden.data(), 20, state.cols, state.cols}}));
+  std::vector<float> out;
+  for (int64_t r = 0; r < y.logits.rows; ++r) out.insert(out.end(), y.logits.row(r), y.logits.row(r) + y.logits.cols);
+  return out;
+}
+
+TEST(Heads, StayInAQuantizedFolderAndGgufFile) {
+  for (const char* family : {"glm4_moe", "qwen3_next", "qwen3_5"}) {
+    SCOPED_TRACE(family);
+    const test::TempDir dir;
+    const auto folder = open_checkpoint(kGoldens + family, {}), gguf = open_checkpoint(kGoldens + family + "/model.gguf", {});
+    ASSERT_TRUE(folder && gguf);
+    const auto want = head_logits(**folder);
+    ASSERT_TRUE(want) << want.error().message();
+    EXPECT_GT(cosine(*want, *head_logits(**gguf)), 0.999999);
+    const auto file = written(**gguf, as_it_is(**gguf), "Q8_0", dir.file("q8.gguf"));
+    ASSERT_TRUE(file) << file.error().message();
+    const auto in_file = head_logits(**file);
+    ASSERT_TRUE(in_file) << in_file.error().message();
+    EXPECT_GT(cosine(*want, *in_file), 0.99);
+    const TensorEntry* const joint = (*file)->find(family[0] == 'g' ? "blk.2.nextn.eh_proj.weight" : "blk.4.nextn.eh_proj.weight");
+    ASSERT_TRUE(joint);
+    EXPECT_EQ(joint->dtype, DType::q8_0);
+    // The same by scheme: as `isotope quantize` writes it, and while loading.
+    const Scheme* const scheme = scheme_by_name("ptpc_fp8");
+    const auto online = quantize_online(*open_checkpoint(kGoldens + family, {}), config_of("ptpc_fp8"));
+    ASSERT_TRUE(online) << online.error().message();
+    const auto& o = static_cast<const OnlineCheckpoint&>(**online);
+    std::vector<SchemeChoice> choices;
+    for (const TensorEntry& e : (*folder)->tensors()) choices.push_back({&e, o.converts(*o.find(e.name)) ? scheme : nullptr});
+    ASSERT_TRUE(write_safetensors_folder(**folder, choices, dir.path(), 10'000'000, {.threads = 1}));
+    std::ifstream config(kGoldens + family + "/config.json");
+    std::string text((std::istreambuf_iterator<char>(config)), {});
+    text.insert(text.rfind('}'), R"(, "quantization_config": {"quant_method": "compressed-tensors", "config_groups": {"group_0": {"weights": {"num_bits": 8}}}})");
+    dir.write("config.json", text);
+    const auto in_folder = head_logits(**open_checkpoint(dir.path(), {})), on_the_way = head_logits(o);
+    ASSERT_TRUE(in_folder) << in_folder.error().message();
+    EXPECT_EQ(*in_folder, *on_the_way);
+    EXPECT_GT(cosine(*want, *in_folder), 0.97);
+  }
 }
 
 TEST(Dummy, IsTheSameEveryTimeAndForEveryFamilyOfTheOracle) {

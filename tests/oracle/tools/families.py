@@ -8,7 +8,7 @@ with a small vision tower and stripped of it: architecture, model_type and what 
 published files have instead of it); conv_split (rows of the short convolutions that published files keep apart); unused_kv (layers that read another
 one's keys and values come with matrices for them all the same, as in published files); streams (the residual is several streams, of which the goldens show the first);
 pairs (a layer of theirs is two of ours); raw_config (llama.cpp's converter gets config.json
-as it is, not as transformers reads it); fp4 (experts as DeepSeek V4 ships them)."""
+as it is, not as transformers reads it); fp4 (experts as DeepSeek V4 ships them); mtp (multi-token-prediction heads: see draft_heads.py)."""
 
 VOCAB = 256
 
@@ -106,8 +106,9 @@ family("ernie4_5_moe", "ernie4_5_moe", "Ernie4_5_MoeForCausalLM", merged(BASE, n
 family("glm4", "glm4", "Glm4ForCausalLM", merged(BASE, pad_token_id=0, head_dim=16, attention_bias=True, partial_rotary_factor=0.5))
 DEEPSEEK_MOE = dict(moe_intermediate_size=32, n_routed_experts=8, n_shared_experts=1, num_experts_per_tok=3, n_group=1, topk_group=1, norm_topk_prob=True,
                     routed_scaling_factor=2.5, first_k_dense_replace=1)
+DEEPSEEK_HEAD = dict(style="deepseek", layer=dict(first_k_dense_replace=0))
 family("glm4_moe", "glm4_moe", "Glm4MoeForCausalLM", merged(BASE, DEEPSEEK_MOE, head_dim=32, attention_bias=True, partial_rotary_factor=0.5, use_qk_norm=True,
-       num_nextn_predict_layers=0, rope_theta=1000000, rope_scaling=None))
+       num_nextn_predict_layers=1, rope_theta=1000000, rope_scaling=None), mtp=dict(DEEPSEEK_HEAD, heads=1))
 MLA = merged(BASE, DEEPSEEK_MOE, num_key_value_heads=4, rms_norm_eps=1e-6, attention_bias=False, kv_lora_rank=32, qk_nope_head_dim=16, qk_rope_head_dim=8,
              v_head_dim=16, q_lora_rank=48, moe_layer_freq=1)
 YARN_MLA = dict(type="yarn", factor=40, beta_fast=32, beta_slow=1, original_max_position_embeddings=64)
@@ -117,19 +118,22 @@ family("deepseek_v2", "deepseek_v2", "DeepseekV2ForCausalLM", merged(DEEPSEEK_V2
        routed_scaling_factor=4.0))
 DEEPSEEK_V3 = merged(MLA, n_group=4, topk_group=2, topk_method="noaux_tc", scoring_func="sigmoid", ep_size=1, num_nextn_predict_layers=0,
                      rope_scaling=merged(YARN_MLA, mscale=1.0, mscale_all_dim=1.0))
-family("deepseek_v3", "deepseek_v3", "DeepseekV3ForCausalLM", DEEPSEEK_V3)
+family("deepseek_v3", "deepseek_v3", "DeepseekV3ForCausalLM", merged(DEEPSEEK_V3, num_nextn_predict_layers=2), mtp=dict(DEEPSEEK_HEAD, heads=2))
 KIMI_K2 = merged(DEEPSEEK_V3, n_group=1, topk_group=1, routed_scaling_factor=2.827, rope_theta=50000.0)
 family("kimi_k25", "deepseek_v3", "DeepseekV3ForCausalLM", merged(KIMI_K2, rope_scaling=merged(DEEPSEEK_V3["rope_scaling"], factor=32.0, beta_fast=1.0)), gguf=False,
        wrap=dict(architecture="KimiK25ForConditionalGeneration", model_type="kimi_k25", body="language_model.model.", head="language_model.lm_head."))
-family("glm4_moe_lite", "glm4_moe_lite", "Glm4MoeLiteForCausalLM", merged(MLA, topk_method="noaux_tc", routed_scaling_factor=1.8, num_nextn_predict_layers=0,
-       rope_theta=1000000, rope_scaling=None, partial_rotary_factor=1.0))
+family("glm4_moe_lite", "glm4_moe_lite", "Glm4MoeLiteForCausalLM", merged(MLA, topk_method="noaux_tc", routed_scaling_factor=1.8, num_nextn_predict_layers=1,
+       rope_theta=1000000, rope_scaling=None, partial_rotary_factor=1.0),
+       mtp=dict(style="deepseek", heads=1, own_tables=True, layer=dict(mlp_layer_types=["sparse"])))
 # Attention to the keys that an indexer chooses. Many index heads, or their rectified scores would be zero together and tie.
 INDEX = dict(index_n_heads=16, index_head_dim=16, index_topk=16)
-family("deepseek_v32", "deepseek_v32", "DeepseekV32ForCausalLM", merged(DEEPSEEK_V3, INDEX))
+family("deepseek_v32", "deepseek_v32", "DeepseekV32ForCausalLM", merged(DEEPSEEK_V3, INDEX, num_nextn_predict_layers=1),
+       mtp=dict(DEEPSEEK_HEAD, heads=1))
 family("glm_moe_dsa", "glm_moe_dsa", "GlmMoeDsaForCausalLM", merged(MLA, INDEX, num_hidden_layers=4, scoring_func="sigmoid", topk_method="noaux_tc",
-       num_nextn_predict_layers=0, index_topk_freq=2, index_skip_topk_offset=2, indexer_types=["full", "full", "shared", "full"],
+       num_nextn_predict_layers=1, index_topk_freq=2, index_skip_topk_offset=2, indexer_types=["full", "full", "shared", "full"],
        indexer_rope_interleave=True, rope_interleave=True, rope_theta=None,
-       rope_parameters=dict(rope_theta=1000000, rope_type="default")))
+       rope_parameters=dict(rope_theta=1000000, rope_type="default")),
+       mtp=dict(style="deepseek", heads=1, layer=dict(first_k_dense_replace=0, indexer_types=["full"])))
 family("minimax_m3", "minimax_m3_vl_text", "MiniMaxM3VLForCausalLM", merged(BASE, num_hidden_layers=3, head_dim=32, rotary_dim=16,
        partial_rotary_factor=0.5,
        intermediate_size=32, dense_intermediate_size=96, shared_intermediate_size=32, num_local_experts=8, num_experts_per_tok=3, rms_norm_eps=1e-6,
@@ -148,12 +152,12 @@ family("minimax_m3_limit7", "minimax_m3_vl_text", "MiniMaxM3VLForCausalLM", merg
 family("deepseek_v4", "deepseek_v4", "DeepseekV4ForCausalLM", dict(vocab_size=VOCAB, hidden_size=64, num_hidden_layers=4, num_attention_heads=4,
        num_key_value_heads=1, head_dim=32, qk_rope_head_dim=8, q_lora_rank=48, moe_intermediate_size=32, n_routed_experts=8, n_shared_experts=1,
        num_experts_per_tok=3, scoring_func="sqrtsoftplus", topk_method="noaux_tc", norm_topk_prob=True, routed_scaling_factor=1.5, swiglu_limit=1.5,
-       hidden_act="silu", num_hash_layers=1, compress_ratios=[0, 4, 128, 4], compress_rope_theta=160000.0, sliding_window=16,
+       hidden_act="silu", num_hash_layers=1, compress_ratios=[0, 4, 128, 4, 0], compress_rope_theta=160000.0, sliding_window=16,
        o_groups=2, o_lora_rank=24,
        index_n_heads=16, index_head_dim=16, index_topk=8, hc_mult=4, hc_sinkhorn_iters=20, hc_eps=1e-6, rms_norm_eps=1e-6, rope_theta=10000.0,
        rope_scaling=dict(type="yarn", factor=16, beta_fast=32, beta_slow=1, original_max_position_embeddings=64), max_position_embeddings=4096,
-       num_nextn_predict_layers=0, attention_bias=False, attention_dropout=0.0, tie_word_embeddings=False, bos_token_id=1, eos_token_id=2,
-       initializer_range=0.02, use_cache=True), fp4=True)
+       num_nextn_predict_layers=1, attention_bias=False, attention_dropout=0.0, tie_word_embeddings=False, bos_token_id=1, eos_token_id=2,
+       initializer_range=0.02, use_cache=True), fp4=True, mtp=dict(style="deepseek4", heads=1, layer=dict(compress_ratios=[0], num_hash_layers=0)))
 family("minimax_m2", "minimax_m2", "MiniMaxM2ForCausalLM", merged(BASE, head_dim=32, rotary_dim=16, intermediate_size=32, num_local_experts=8,
        num_experts_per_tok=3, rms_norm_eps=1e-6, rope_theta=5000000, scoring_func="sigmoid", use_routing_bias=True, use_qk_norm=True,
        qk_norm_type="per_layer", attn_type_list=[1, 1], shared_intermediate_size=0, use_mtp=False, num_mtp_modules=0))
@@ -233,19 +237,23 @@ family("mimo_v2_flash", "mimo_v2_flash", "MiMoV2FlashForCausalLM", merged(BASE, 
        sliding_window=17, sliding_window_size=16,
        add_swa_attention_sink_bias=True, add_full_attention_sink_bias=False, attention_value_scale=0.707, moe_intermediate_size=32, n_routed_experts=8,
        n_shared_experts=None, num_experts_per_tok=3, n_group=1, topk_group=1, norm_topk_prob=True, routed_scaling_factor=None, scoring_func="sigmoid",
-       topk_method="noaux_tc", attention_bias=False), raw_config=True)  # GGUF's window counts the query
+       topk_method="noaux_tc", attention_bias=False), raw_config=True,  # GGUF's window counts the query
+       mtp=dict(style="mimo", heads=2, layer=dict(hybrid_layer_pattern=[1], layer_types=["sliding_attention"], moe_layer_freq=[0], mlp_layer_types=["dense"])))
 
 family("step3p5", "step3p5", "Step3p5ForCausalLM", dict(vocab_size=VOCAB, hidden_size=64, intermediate_size=96, num_hidden_layers=4, hidden_act="silu",
        rms_norm_eps=1e-5, max_position_embeddings=4096, bos_token_id=1, eos_token_id=2, initializer_range=0.02, use_cache=True, tie_word_embeddings=False,
-       head_dim=16, num_attention_heads=4, num_attention_groups=2, layer_types=["full_attention", "sliding_attention", "sliding_attention", "full_attention"],
-       sliding_window=16, attention_other_setting=dict(attention_type="sliding_attention", num_attention_heads=6, num_attention_groups=2, head_dim=16),
-       rope_theta=[5000000.0, 10000.0, 10000.0, 5000000.0], partial_rotary_factors=[0.5, 1.0, 1.0, 0.5], yarn_only_types=["full_attention"],
+       head_dim=16, num_attention_heads=4, num_attention_groups=2, layer_types=["full_attention", "sliding_attention", "sliding_attention", "full_attention",
+       "sliding_attention"], num_nextn_predict_layers=1, sliding_window=16,
+       attention_other_setting=dict(attention_type="sliding_attention", num_attention_heads=6, num_attention_groups=2, head_dim=16),
+       rope_theta=[5000000.0, 10000.0, 10000.0, 5000000.0, 10000.0], partial_rotary_factors=[0.5, 1.0, 1.0, 0.5, 1.0], yarn_only_types=["full_attention"],
        rope_scaling=dict(rope_type="llama3", factor=2.0, original_max_position_embeddings=64, low_freq_factor=1.0, high_freq_factor=32.0),
        moe_layers_enum="1,2,3", moe_num_experts=8, moe_top_k=3, moe_intermediate_size=32, share_expert_dim=32, moe_router_activation="sigmoid",
        moe_router_scaling_factor=3.0, use_moe_router_bias=True, norm_expert_weight=True, need_fp32_gate=True, use_head_wise_attn_gate=True, use_qk_norm=True,
-       attn_output_gate=False, swiglu_limits=[0.0, 0.0, 0.0, 0.3], swiglu_limits_shared=[0.5, 0.0, 0.0, 0.4], sink=False, zero_centered=True,
+       attn_output_gate=False, swiglu_limits=[0.0, 0.0, 0.0, 0.3, 0.0], swiglu_limits_shared=[0.5, 0.0, 0.0, 0.4, 0.0], sink=False, zero_centered=True,
        att_impl_type="GQA"), inside=dict(architecture="Step3p7ForConditionalGeneration", model_type="step3p7", vision_config=dict(width=16, layers=1, heads=2,
-       image_size=28, patch_size=14, mlp_ratio=1.0, max_position_embeddings=4)), raw_config=True)
+       image_size=28, patch_size=14, mlp_ratio=1.0, max_position_embeddings=4)), raw_config=True,
+       mtp=dict(style="step", heads=1, layer=dict(layer_types=["sliding_attention"], rope_theta=[10000.0], partial_rotary_factors=[1.0], moe_layers_enum="",
+                swiglu_limits=[0.0], swiglu_limits_shared=[0.0])))
 family("mistral4", "mistral4", "Mistral4ForCausalLM", merged(MLA, rms_norm_eps=1e-6, first_k_dense_replace=0, routed_scaling_factor=1.0, rope_interleave=True,
        rope_theta=None, max_position_embeddings=1024, rope_parameters=dict(type="yarn", rope_type="yarn", rope_theta=10000.0, factor=128.0,
        original_max_position_embeddings=64, max_position_embeddings=1024, beta_fast=32.0, beta_slow=1.0, mscale=1.0, mscale_all_dim=1.0,
@@ -258,15 +266,16 @@ family("longcat_flash", "longcat_flash", "LongcatFlashForCausalLM", dict(vocab_s
 
 # Layers with a recurrent state. Sizes that are no multiples of sixteen show whether the last lanes are right.
 DELTA = dict(linear_conv_kernel_dim=4, linear_key_head_dim=16, linear_value_head_dim=24, linear_num_key_heads=2, linear_num_value_heads=4)
+QWEN_HEAD = dict(style="qwen", heads=1, layer=dict(full_attention_interval=1))
 family("qwen3_next", "qwen3_next", "Qwen3NextForCausalLM", merged(BASE, MOE, DELTA, rms_norm_eps=1e-6, rope_theta=10000000, partial_rotary_factor=0.25,
        head_dim=32, num_hidden_layers=4, full_attention_interval=4, attention_bias=False, decoder_sparse_step=1, shared_expert_intermediate_size=32,
-       norm_topk_prob=True, mlp_only_layers=[], rope_scaling=None, use_sliding_window=False))
+       norm_topk_prob=True, mlp_only_layers=[], rope_scaling=None, use_sliding_window=False), mtp=QWEN_HEAD)
 QWEN3_5 = merged(BASE, DELTA, rms_norm_eps=1e-6, head_dim=32, num_hidden_layers=4, full_attention_interval=4, attention_bias=False, attn_output_gate=True,
-                 mamba_ssm_dtype="float32", mtp_num_hidden_layers=0, rope_theta=None, rope_parameters=dict(rope_type="default", rope_theta=10000000,
+                 mamba_ssm_dtype="float32", mtp_num_hidden_layers=1, rope_theta=None, rope_parameters=dict(rope_type="default", rope_theta=10000000,
                  partial_rotary_factor=0.25, mrope_interleaved=True, mrope_section=[2, 1, 1]))
-family("qwen3_5", "qwen3_5_text", "Qwen3_5ForCausalLM", merged(QWEN3_5, tie_word_embeddings=True),
+family("qwen3_5", "qwen3_5_text", "Qwen3_5ForCausalLM", merged(QWEN3_5, tie_word_embeddings=True), mtp=QWEN_HEAD,
        wrap=dict(architecture="Qwen3_5ForConditionalGeneration", model_type="qwen3_5", body="model.language_model.", head="lm_head."))
-family("qwen3_5_moe", "qwen3_5_moe_text", "Qwen3_5MoeForCausalLM", merged(QWEN3_5, MOE, shared_expert_intermediate_size=32),
+family("qwen3_5_moe", "qwen3_5_moe_text", "Qwen3_5MoeForCausalLM", merged(QWEN3_5, MOE, shared_expert_intermediate_size=32), mtp=QWEN_HEAD,
        wrap=dict(architecture="Qwen3_5MoeForConditionalGeneration", model_type="qwen3_5_moe", body="model.language_model.", head="lm_head."))
 LFM2 = dict(vocab_size=VOCAB, hidden_size=64, num_hidden_layers=4, num_attention_heads=4, num_key_value_heads=2, norm_eps=1e-5, rope_theta=1000000.0,
             conv_L_cache=3, conv_bias=False, layer_types=["conv", "conv", "full_attention", "conv"], max_position_embeddings=4096, tie_embedding=True,

@@ -37,7 +37,7 @@ def convert(folder, out, spec):
         json.dump({"model": {"vocab": vocab}, "added_tokens": []}, open(os.path.join(tmp, "tokenizer.json"), "w"))  # Gemma 3 counts its rows by it
         cls = get_model_class(config["architectures"][0])
         for c in (cls, *(c for c in vars(cls).values() if isinstance(c, type))):  # Mistral 3 hands the work to one of two classes within
-            c.set_vocab, c.no_mtp = write_vocabulary, True
+            c.set_vocab, c.no_mtp = write_vocabulary, "mtp" not in spec
         hparams = {**config, **config.get("text_config", {}), "architectures": config["architectures"]} if spec.get("raw_config") else None
         cls(Path(tmp), gguf.LlamaFileType.MOSTLY_BF16, Path(out), model_name=os.path.basename(folder), fuse_qkv=spec.get("fuse_qkv", False),
             hparams=hparams).write()

@@ -8,7 +8,8 @@ Needs torch, transformers >= 5.24, safetensors. For each family DIR/NAME/ holds
   model.safetensors  bfloat16 weights; the goldens are computed in float32 from these rounded values
   golden.safetensors per prompt k: ids_k [n], greedy_k [24], margin_k [24] (gap between the two best logits at each greedy step), rows_k [r],
                      logits_k [r, V]: row j = logits after token rows_k[j] of ids_k ++ greedy_k; and hidden_i [33, D] of the 33-token prompt:
-                     embeddings, each layer's output, and last after the final norm
+                     embeddings, each layer's output, and last after the final norm; of families with multi-token-prediction heads
+                     mtp_rows_k [r], mtp_logits_k_h [r, V]: row j = logits of head h at position mtp_rows_k[j], which foretells the token h + 2 behind it
   meta.json          per prompt the change of the logits under relative weight noise of 1e-6 (yardstick) and the tolerance derived from it
 """
 import argparse, copy, json, math, os, re, tempfile, zlib
@@ -21,6 +22,7 @@ import transformers
 from safetensors.torch import load_file, save_file
 from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 
+import draft_heads
 from families import FAMILIES
 
 transformers.logging.set_verbosity_error()
@@ -225,38 +227,57 @@ def published_config(spec):
     return config
 
 
+def with_fp4_experts(model):
+    """The values of its experts become what four bits can say."""
+    with torch.no_grad():
+        for key, p in model.named_parameters():
+            if key.endswith(("experts.gate_up_proj", "experts.down_proj")):
+                for e in range(p.shape[0]):
+                    p[e].copy_(fp4_rows(p[e])[2])
+    return model
+
+
+def random_model(spec, gen):
+    model = build(spec)
+    randomize(model, spec, gen)
+    return with_fp4_experts(model) if spec.get("fp4") else model
+
+
+def saved(model):
+    """What save_pretrained() writes: tensors but for those of pictures, and the configuration."""
+    with tempfile.TemporaryDirectory() as tmp:
+        copy.deepcopy(model).to(torch.bfloat16).save_pretrained(tmp)  # a copy: the rotary frequencies of `model` must stay float32
+        tensors = load_file(os.path.join(tmp, "model.safetensors"))
+        return {k: t for k, t in tensors.items() if not VISION.search(k)}, json.load(open(os.path.join(tmp, "config.json")))
+
+
+def with_noise(model, gen):
+    noisy = copy.deepcopy(model)
+    with torch.no_grad():
+        for p in noisy.parameters():
+            p.mul_(1 + 1e-6 * torch.randn(p.shape, generator=gen))
+    return noisy
+
+
 def run(name, out, seed):
     spec = FAMILIES[name]
     seed = (seed * 1000003 + zlib.crc32(name.encode())) % 2**31
     folder = os.path.join(out, name)
     os.makedirs(folder, exist_ok=True)
     torch.manual_seed(seed)
-    model = build(spec)
-    randomize(model, spec, torch.Generator().manual_seed(seed))
+    model = random_model(spec, torch.Generator().manual_seed(seed))
     packed = quantize_experts(model) if spec.get("mxfp4") else {}
-    if spec.get("fp4"):
-        with torch.no_grad():
-            for key, p in model.named_parameters():
-                if key.endswith(("experts.gate_up_proj", "experts.down_proj")):
-                    for e in range(p.shape[0]):
-                        p[e].copy_(fp4_rows(p[e])[2])
-    noisy = copy.deepcopy(model)
-    gen = torch.Generator().manual_seed(seed + 1)
-    with torch.no_grad():
-        for p in noisy.parameters():
-            p.mul_(1 + 1e-6 * torch.randn(p.shape, generator=gen))
-
-    with tempfile.TemporaryDirectory() as tmp:
-        copy.deepcopy(model).to(torch.bfloat16).save_pretrained(tmp)  # a copy: the rotary frequencies of `model` must stay float32
-        tensors = load_file(os.path.join(tmp, "model.safetensors"))
-        tensors = {k: t for k, t in tensors.items() if not VISION.search(k)}
-        v5 = json.load(open(os.path.join(tmp, "config.json")))
+    noisy = with_noise(model, torch.Generator().manual_seed(seed + 1))
+    tensors, v5 = saved(model)
     for key, (blocks, exponents) in packed.items():
         tensors.pop(key)
         tensors[key + "_blocks"], tensors[key + "_scales"] = blocks, exponents
     tensors = published(tensors, spec)
     if spec.get("unused_kv"):
         add_unused_kv(tensors, spec, torch.Generator().manual_seed(seed + 3))
+    heads = [draft_heads.Head(model, spec, torch.Generator().manual_seed(seed + 10 + h), random_model) for h in range(spec.get("mtp", {}).get("heads", 0))]
+    for h, head in enumerate(heads):
+        tensors.update(head.tensors(h, published(saved(head.inner)[0], spec)))
     if spec.get("fp4"):
         tensors = fp4_experts(tensors)
         v5["quantization_config"] = published_config(spec)["quantization_config"]
@@ -265,11 +286,12 @@ def run(name, out, seed):
     if not spec.get("wrap") and not spec.get("inside"):
         json.dump(v5, open(os.path.join(folder, "config.v5.json"), "w"), indent=1)
 
-    golden, prompts = {}, []
+    golden, prompts, texts = {}, [], []
     gen = torch.Generator().manual_seed(seed + 2)
     for k, n in enumerate(PROMPTS):
         ids, more, logits, margin, noise = make_prompt(model, noisy, n, gen, spec["config"]["bos_token_id"])
         rows = rows_to_keep(n)
+        texts.append((ids, more))
         golden[f"ids_{k}"] = torch.tensor(ids, dtype=torch.int32)
         golden[f"greedy_{k}"] = torch.tensor(more, dtype=torch.int32)
         golden[f"margin_{k}"] = margin.contiguous()
@@ -295,6 +317,12 @@ def run(name, out, seed):
                 states = (*(h[0] for h in states[:spec["config"]["num_hidden_layers"]]), final)
             for i, h in enumerate(states):
                 golden[f"hidden_{i}"] = h[0].float().contiguous()
+    if heads:
+        noisy_heads = [head.noisy(torch.Generator().manual_seed(seed + 20)) for head in heads]
+        more, tolerances = draft_heads.goldens([model, noisy], [heads, noisy_heads], texts)
+        golden.update(more)
+        for p, tolerance in zip(prompts, tolerances):
+            p["mtp_tolerance"] = tolerance
     save_file(golden, os.path.join(folder, "golden.safetensors"))
     meta = dict(family=name, seed=seed, torch=torch.__version__.split("+")[0], transformers=transformers.__version__, prompts=prompts)
     json.dump(meta, open(os.path.join(folder, "meta.json"), "w"), indent=1)
