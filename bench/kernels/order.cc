@@ -49,12 +49,7 @@ void two_sums_panel(const TileSet<T>& s, const std::byte* record) {
         w[t] = load_codes<P>(unit, b);
         scales[t] = load_scales<P>(unit, b);
       }
-#pragma GCC unroll 16
-      for (int r = 0; r < H; ++r) {
-        f32x16* sum[T];
-        for (int t = 0; t < T; ++t) sum[t] = &sums[t][r];
-        step<L.kind, L.bits, H, T>(sum, w, scales, RowRef<H>{record, r});
-      }
+      steps<L.kind, L.bits, rows_together(L.kind, H, T, 1)>(sums, w, scales, record);
     }
   for (int t = 0; t < T; ++t) {
     for (int r = 0; r < H; ++r) acc[0][t][r] += acc[1][t][r];

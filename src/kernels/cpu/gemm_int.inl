@@ -23,66 +23,88 @@ struct RowRef {
   const int32_t* neg_sum_half(int half) const { return reinterpret_cast<const int32_t*>(field(3 + half)); }
 };
 
-// T tiles meet one row: each four activations are broadcast once for all of them.
-template <int T>
+// R rows meet T tiles together: each four activations are broadcast once for all tiles, and R x T chains of dot products hide the latency of one.
+template <int R, int T>
 struct Lanes {
-  i32x16 of[T];
+  i32x16 of[R][T];
 };
 
-template <int Bits, bool Symmetric, int First, int Count, int T>
-inline Lanes<T> dot(const Codes (&w)[T], const int8_t* q, const int32_t* neg_sum) {
-  Dot<Bits> d[T];
+template <int R, int T, class F>
+inline void each(F f) {
+#pragma GCC unroll 4
+  for (int r = 0; r < R; ++r)
 #pragma GCC unroll 2
-  for (int t = 0; t < T; ++t) {
-    if constexpr (Symmetric) d[t] = Dot<Bits>::symmetric(neg_sum);
-    else d[t] = Dot<Bits>::plain();
-  }
+    for (int t = 0; t < T; ++t) f(r, t);
+}
+
+template <int Bits, bool Symmetric, int First, int Count, int R, int T>
+inline Lanes<R, T> dot(const Codes (&w)[T], const int8_t* q, const int32_t* neg_sum) {
+  Dot<Bits> d[R][T];
+  each<R, T>([&](int r, int t) {
+    if constexpr (Symmetric) d[r][t] = Dot<Bits>::symmetric(neg_sum + r);
+    else d[r][t] = Dot<Bits>::plain();
+  });
 #pragma GCC unroll 8
   for (int g = First; g < First + Count; ++g) {
-#pragma GCC unroll 2
-    for (int t = 0; t < T; ++t) {
-      d[t].add(w[t].g[g], q + 4 * g);
-      if ((g + 1) % Dot<Bits>::kRun == 0 || g + 1 == First + Count) d[t].flush();
-    }
+    each<R, T>([&](int r, int t) {
+      d[r][t].add(w[t].g[g], q + r * kBlock + 4 * g);
+      if ((g + 1) % Dot<Bits>::kRun == 0 || g + 1 == First + Count) d[r][t].flush();
+    });
   }
-  Lanes<T> out;
-#pragma GCC unroll 2
-  for (int t = 0; t < T; ++t) out.of[t] = d[t].result();
+  Lanes<R, T> out;
+  each<R, T>([&](int r, int t) { out.of[r][t] = d[r][t].result(); });
   return out;
 }
 
-template <Kind K, int Bits, int H, int T>
-inline void step(f32x16* const (&acc)[T], const Codes (&w)[T], const Scales (&s)[T], RowRef<H> a) {
+// Rows a.r .. a.r + R - 1.
+template <Kind K, int Bits, int R, int H, int T>
+inline void step(f32x16 (&acc)[T][H], const Codes (&w)[T], const Scales (&s)[T], RowRef<H> a) {
   const int8_t* q = a.q(0);
+  const auto row = [&](int r) { return RowRef<H>{a.record, a.r + r}; };
+  const auto sum = [&](int r, int t) -> f32x16& { return acc[t][a.r + r]; };
   if constexpr (K == Kind::scale) {
-    const Lanes<T> d = dot<Bits, true, 0, 8>(w, q, a.neg_sum());
-#pragma GCC unroll 2
-    for (int t = 0; t < T; ++t) *acc[t] = fma(to_f32(d.of[t]), s[t].d * a.d(), *acc[t]);
+    const auto d = dot<Bits, true, 0, 8, R>(w, q, a.neg_sum());
+    each<R, T>([&](int r, int t) { sum(r, t) = fma(to_f32(d.of[r][t]), s[t].d * row(r).d(), sum(r, t)); });
   } else if constexpr (K == Kind::scale_min) {
-    const Lanes<T> d = dot<Bits, false, 0, 8>(w, q, nullptr);
-#pragma GCC unroll 2
-    for (int t = 0; t < T; ++t) *acc[t] = fma(s[t].m, a.d_sum(), fma(to_f32(d.of[t]), s[t].d * a.d(), *acc[t]));
+    const auto d = dot<Bits, false, 0, 8, R>(w, q, nullptr);
+    each<R, T>([&](int r, int t) { sum(r, t) = fma(s[t].m, row(r).d_sum(), fma(to_f32(d.of[r][t]), s[t].d * row(r).d(), sum(r, t))); });
   } else if constexpr (K == Kind::scale_zero) {
-    const Lanes<T> d = dot<Bits, false, 0, 8>(w, q, nullptr);
-#pragma GCC unroll 2
-    for (int t = 0; t < T; ++t) *acc[t] = fma(to_f32(d.of[t] + s[t].s0 * set1(*a.neg_sum())), s[t].d * a.d(), *acc[t]);
+    const auto d = dot<Bits, false, 0, 8, R>(w, q, nullptr);
+    each<R, T>([&](int r, int t) { sum(r, t) = fma(to_f32(d.of[r][t] + s[t].s0 * set1(*row(r).neg_sum())), s[t].d * row(r).d(), sum(r, t)); });
   } else if constexpr (K == Kind::small16) {
-    const Lanes<T> h0 = dot<Bits, true, 0, 4>(w, q, a.neg_sum_half(0)), h1 = dot<Bits, true, 4, 4>(w, q, a.neg_sum_half(1));
-#pragma GCC unroll 2
-    for (int t = 0; t < T; ++t) *acc[t] = fma(to_f32(s[t].s0 * h0.of[t] + s[t].s1 * h1.of[t]), s[t].d * a.d(), *acc[t]);
+    const auto h0 = dot<Bits, true, 0, 4, R>(w, q, a.neg_sum_half(0)), h1 = dot<Bits, true, 4, 4, R>(w, q, a.neg_sum_half(1));
+    each<R, T>([&](int r, int t) { sum(r, t) = fma(to_f32(s[t].s0 * h0.of[r][t] + s[t].s1 * h1.of[r][t]), s[t].d * row(r).d(), sum(r, t)); });
   } else if constexpr (K == Kind::small16_min) {
-    const Lanes<T> h0 = dot<Bits, false, 0, 4>(w, q, nullptr), h1 = dot<Bits, false, 4, 4>(w, q, nullptr);
-#pragma GCC unroll 2
-    for (int t = 0; t < T; ++t) {
-      *acc[t] = fma(to_f32(s[t].s0 * h0.of[t] + s[t].s1 * h1.of[t]), s[t].d * a.d(), *acc[t]);
-      const i32x16 mins = s[t].t0 * set1(*a.neg_sum_half(0)) + s[t].t1 * set1(*a.neg_sum_half(1));
-      *acc[t] = fma(to_f32(mins), s[t].m * a.d(), *acc[t]);
-    }
+    const auto h0 = dot<Bits, false, 0, 4, R>(w, q, nullptr), h1 = dot<Bits, false, 4, 4, R>(w, q, nullptr);
+    each<R, T>([&](int r, int t) {
+      sum(r, t) = fma(to_f32(s[t].s0 * h0.of[r][t] + s[t].s1 * h1.of[r][t]), s[t].d * row(r).d(), sum(r, t));
+      const i32x16 mins = s[t].t0 * set1(*row(r).neg_sum_half(0)) + s[t].t1 * set1(*row(r).neg_sum_half(1));
+      sum(r, t) = fma(to_f32(mins), s[t].m * row(r).d(), sum(r, t));
+    });
   } else {
-    const Lanes<T> h0 = dot<Bits, true, 0, 4>(w, q, a.neg_sum_half(0)), h1 = dot<Bits, true, 4, 4>(w, q, a.neg_sum_half(1));
-#pragma GCC unroll 2
-    for (int t = 0; t < T; ++t) *acc[t] = fma(to_f32(h1.of[t]), s[t].m * a.d(), fma(to_f32(h0.of[t]), s[t].d * a.d(), *acc[t]));
+    const auto h0 = dot<Bits, true, 0, 4, R>(w, q, a.neg_sum_half(0)), h1 = dot<Bits, true, 4, 4, R>(w, q, a.neg_sum_half(1));
+    each<R, T>([&](int r, int t) {
+      const f32x16 d = row(r).d();
+      sum(r, t) = fma(to_f32(h1.of[r][t]), s[t].m * d, fma(to_f32(h0.of[r][t]), s[t].d * d, sum(r, t)));
+    });
   }
+}
+
+/// How many of a panel's H rows meet T tiles together when N panels share the codes. Few chains of dot products wait for each other; kinds with two sums a
+/// block have twice as many. Measured: with two tiles the scheduler finds enough to do by itself, but for formats that bring minima along.
+constexpr int rows_together(Kind k, int h, int tiles, int panels) {
+  const bool halves = k == Kind::small16 || k == Kind::small16_min || k == Kind::scale16;
+  const int most = tiles > 1 ? (k == Kind::scale_min && panels == 1 ? 2 : 1) : halves ? (kRowsAtOnce + 1) / 2 : kRowsAtOnce;
+  return most < h ? most : h;
+}
+
+/// One block: all H rows of a record against the codes of T tiles.
+template <Kind K, int Bits, int R, int H, int T>
+inline void steps(f32x16 (&acc)[T][H], const Codes (&w)[T], const Scales (&s)[T], const std::byte* record) {
+  constexpr int kRest = H % R;
+#pragma GCC unroll 16
+  for (int r = 0; r + R <= H; r += R) step<K, Bits, R>(acc, w, s, RowRef<H>{record, r});
+  if constexpr (kRest > 0) step<K, Bits, kRest>(acc, w, s, RowRef<H>{record, H - kRest});
 }
 
 template <int H>
@@ -113,9 +135,9 @@ struct TileSet {
   int64_t skip;           ///< bytes between the end of a tile and the one that follows in its place: what is fetched ahead comes from there
 };
 
-/// One panel of H rows against T tiles. The codes are taken apart again for each panel: shifts and masks run beside the dot products, and the packed tile
+/// N panels of H rows against T tiles. The codes are taken apart again for each N panels: shifts and masks run beside the dot products, and the packed tile
 /// stays in the first-level cache (measured against unpacking tiles first: 3 to 8 % faster, see bench/kernels/gemm.cc).
-template <Pack P, int H, int T>
+template <Pack P, int H, int T, int N = 1>
 void gemm_panel(const TileSet<T>& s, const std::byte* record) {
   constexpr PackRow L = pack_row(P);
   constexpr int kAdvance = L.unit_bytes() / L.blocks;
@@ -126,23 +148,24 @@ void gemm_panel(const TileSet<T>& s, const std::byte* record) {
   const int64_t units = (s.k + L.unit_k() - 1) / L.unit_k();
   // More sums than registers live in memory; on a page of their own they never share the low address bits with the weights that are loaded meanwhile
   // (elsewhere Q4_K lost 15 %).
-  alignas(T > 1 ? 4096 : 64) f32x16 acc[T][H];
-  for (int t = 0; t < T; ++t)
+  alignas(T > 1 ? 4096 : 64) f32x16 acc[N][T][H];
+  for (int n = 0; n < N; ++n)
+    for (int t = 0; t < T; ++t)
 #pragma GCC unroll 16
-    for (int r = 0; r < H; ++r) acc[t][r] = zero_f32();
+      for (int r = 0; r < H; ++r) acc[n][t][r] = zero_f32();
+  const int64_t panel_bytes = int64_t(H * quantized_bytes(1, s.k));
   // Results of a full panel go to as many rows, mostly far from any cache: their lines come while the products are made.
   if constexpr (H == kPanelRows)
     for (int t = 0; t < T; ++t)
-      for (int r = 0; r < H; ++r) prefetch_to_write(s.out[t] + r * s.out_stride);
+      for (int r = 0; r < N * H; ++r) prefetch_to_write(s.out[t] + r * s.out_stride);
   // Copies: the compiler must assume that storing a vector changes what `s` holds.
   const std::byte* unit[T];
   for (int t = 0; t < T; ++t) unit[t] = s.tile[t];
-  int64_t left = s.tile_bytes - kAhead, ahead = kAhead;
+  int64_t left = s.tile_bytes - kAhead;  // until what is fetched lies behind the tile
   const int64_t skip = s.skip;
   for (int64_t u = 0; u < units; ++u) {
-    if (T > 1 && left <= 0) ahead = kAhead + skip;
-    left -= L.unit_bytes();
-    for (int b = 0; b < L.blocks; ++b, record += H * kRecordBytes) {
+    for (int b = 0; b < L.blocks; ++b, record += H * kRecordBytes, left -= kAdvance) {
+      const int64_t ahead = left > 0 ? kAhead : kAhead + skip;
       Codes w[T];
       Scales scales[T];
 #pragma GCC unroll 2
@@ -151,28 +174,36 @@ void gemm_panel(const TileSet<T>& s, const std::byte* record) {
         w[t] = load_codes<P>(unit[t], b);
         scales[t] = load_scales<P>(unit[t], b);
       }
-#pragma GCC unroll 16
-      for (int r = 0; r < H; ++r) {
-        f32x16* sums[T];
-#pragma GCC unroll 2
-        for (int t = 0; t < T; ++t) sums[t] = &acc[t][r];
-        step<L.kind, L.bits, H, T>(sums, w, scales, RowRef<H>{record, r});
+      constexpr int R = rows_together(L.kind, H, T, N);
+#pragma GCC unroll 1
+      for (int n = 0; n < N; ++n) {
+        if constexpr (N > 1) asm("" : "+r"(n));  // a loop indeed: the code of one panel fills a good part of the decoded instructions' cache
+        steps<L.kind, L.bits, R>(acc[n], w, scales, record + n * panel_bytes);
       }
     }
 #pragma GCC unroll 2
     for (int t = 0; t < T; ++t) unit[t] += L.unit_bytes();
   }
-  for (int t = 0; t < T; ++t) finish<H>(acc[t], s.out[t], s.out_stride, s.bias[t], s.lanes[t]);
+  for (int n = 0; n < N; ++n)
+    for (int t = 0; t < T; ++t) finish<H>(acc[n][t], s.out[t] + n * H * s.out_stride, s.out_stride, s.bias[t], s.lanes[t]);
 }
 
-template <Pack P>
-using PanelFn = void (*)(const TileSet<1>&, const std::byte* record);
+template <int T>
+using PanelFn = void (*)(const TileSet<T>&, const std::byte* record);
 
 // Heights that a panel can have: 1 .. small, and the full one.
 template <Pack P, int... H>
-PanelFn<P> panel_fn(int h, Indices<H...>) {
-  static constexpr PanelFn<P> kByRows[] = {gemm_panel<P, H + 1, 1>...};
+PanelFn<1> panel_fn(int h, Indices<H...>) {
+  static constexpr PanelFn<1> kByRows[] = {gemm_panel<P, H + 1, 1>...};
   return h == kPanelRows ? gemm_panel<P, kPanelRows, 1> : kByRows[h - 1];
+}
+
+// Few rows wait for memory: gate and up are read side by side then, two streams that never stop.
+constexpr int kPairedRows = kTilesAtOnce > 1 ? 4 : 1;
+template <Pack P, int... H>
+PanelFn<kTilesAtOnce> few_fn(int h, Indices<H...>) {
+  static constexpr PanelFn<kTilesAtOnce> kByRows[] = {gemm_panel<P, H + 1, kTilesAtOnce>...};
+  return kByRows[h - 1];
 }
 
 /// Tiles t and, if T is 2, t + 1 of the weight.
@@ -197,26 +228,29 @@ constexpr void (*kActMul[])(float*, const float*, const float*, int64_t) noexcep
     act_mul<Act::silu>, act_mul<Act::gelu_tanh>, act_mul<Act::gelu>, act_mul<Act::relu>, act_mul<Act::relu2>};
 static_assert(sizeof(kActMul) / sizeof(kActMul[0]) == size_t(Act::count_));
 
-/// Gate and up of the same outputs side by side; what they give waits in the first-level cache for the activation.
+/// Gate and up of the same outputs side by side; what they give waits in the first-level cache for the activation. Where they come one after another, each
+/// fetches the beginning of the other when it comes to its end. `p` is a panel or two full ones.
 template <Pack P>
 void gated_tile(const GemmArgs& a, int64_t t, Panel p, const std::byte* record) {
-  alignas(64) float sums[2][kPanelRows * kLanes];
+  alignas(64) float sums[2][kPanelsAtOnce * kPanelRows * kLanes];
   const int64_t n = t * kLanes;
   const int lanes = lanes_of(a, n);
   const std::byte* const from[2] = {a.tiles + size_t(t) * a.tile_bytes, a.up_tiles + size_t(t) * a.tile_bytes};
   const float* const bias[2] = {a.bias ? a.bias + n : nullptr, a.up_bias ? a.up_bias + n : nullptr};
-  const auto run = [&]<int T>(void (*panel)(const TileSet<T>&, const std::byte*)) {
+  const auto run = [&]<int T>(PanelFn<T> panel) {
     for (int i = 0; i < 2; i += T) {
       TileSet<T> s;
       s.k = a.k;
       s.out_stride = kLanes;
       s.tile_bytes = int64_t(a.tile_bytes);
-      s.skip = 0;
+      s.skip = T > 1 ? 0 : i == 0 ? from[1] - from[0] - s.tile_bytes : from[0] - from[1];
       for (int j = 0; j < T; ++j) s.tile[j] = from[i + j], s.out[j] = sums[i + j], s.bias[j] = bias[i + j], s.lanes[j] = lanes;
       panel(s, record);
     }
   };
-  if (p.rows == kPanelRows) run(gemm_panel<P, kPanelRows, kTilesAtOnce>);
+  if (p.rows > kPanelRows) run(PanelFn<kTilesAtOnce>(gemm_panel<P, kPanelRows, kTilesAtOnce, kPanelsAtOnce>));
+  else if (p.rows == kPanelRows) run(PanelFn<kTilesAtOnce>(gemm_panel<P, kPanelRows, kTilesAtOnce>));
+  else if (p.rows <= kPairedRows) run(few_fn<P>(p.rows, indices<kPairedRows>()));
   else run(panel_fn<P>(p.rows, indices<kSmallPanelRows>()));
   float* out = a.out + p.first * a.out_stride + n;
   for (int r = 0; r < p.rows; ++r) kActMul[int(a.act)](out + r * a.out_stride, sums[0] + r * kLanes, sums[1] + r * kLanes, lanes);
@@ -225,22 +259,33 @@ void gated_tile(const GemmArgs& a, int64_t t, Panel p, const std::byte* record) 
 // Tiles that a panel meets one after another: it stays in the first-level cache meanwhile, and a row of `out` is written line after line.
 constexpr int64_t kTileGroup = 8;
 
+/// `p` is a panel or two full ones.
+template <Pack P>
+void panel_tiles(const GemmArgs& a, int64_t t, int64_t end, Panel p) {
+  const size_t row_bytes = quantized_bytes(1, a.k);
+  const std::byte* record = a.quantized + size_t(p.first) * row_bytes;
+  if (a.up_tiles) {
+    for (; t < end; ++t) gated_tile<P>(a, t, p, record);
+    return;
+  }
+  const auto full = p.rows > kPanelRows ? gemm_panel<P, kPanelRows, kTilesAtOnce, kPanelsAtOnce> : gemm_panel<P, kPanelRows, kTilesAtOnce>;
+  if (p.rows >= kPanelRows)
+    for (; t + kTilesAtOnce <= end; t += kTilesAtOnce) full(tiles_at<kTilesAtOnce>(a, t, p.first), record);
+  for (; t < end; ++t)
+    for (int r = 0; r < p.rows; r += kPanelRows)
+      panel_fn<P>(p.rows < kPanelRows ? p.rows : kPanelRows, indices<kSmallPanelRows>())(tiles_at<1>(a, t, p.first + r), record + size_t(r) * row_bytes);
+}
+
 template <Pack P>
 void gemm_int(const GemmArgs& a) {
-  const size_t row_bytes = quantized_bytes(1, a.k);
   const Panels panels{a.m, kPanelRows, kSmallPanelRows};
   const int64_t tiles = (a.n + kLanes - 1) / kLanes, group_tiles = a.up_tiles ? kTileGroup / 2 : kTileGroup;
   for (int64_t group = 0; group < tiles; group += group_tiles) {
     const int64_t end = group + group_tiles < tiles ? group + group_tiles : tiles;
     for (int64_t i = 0; i < panels.count(); ++i) {
-      const Panel p = panels[i];
-      const std::byte* record = a.quantized + size_t(p.first) * row_bytes;
-      int64_t t = group;
-      if (a.up_tiles)
-        for (; t < end; ++t) gated_tile<P>(a, t, p, record);
-      if (p.rows == kPanelRows)
-        for (; t + kTilesAtOnce <= end; t += kTilesAtOnce) gemm_panel<P, kPanelRows, kTilesAtOnce>(tiles_at<kTilesAtOnce>(a, t, p.first), record);
-      for (; t < end; ++t) panel_fn<P>(p.rows, indices<kSmallPanelRows>())(tiles_at<1>(a, t, p.first), record);
+      Panel p = panels[i];
+      if (kPanelsAtOnce > 1 && (i + 2) * kPanelRows <= a.m) p.rows += kPanelRows, ++i;
+      panel_tiles<P>(a, group, end, p);
     }
   }
 }

@@ -12,6 +12,7 @@ namespace {
 constexpr const char* kSimd = "avx2";
 // What the registers allow; see gemm_int.inl and gemm_float.inl.
 constexpr int kPanelRows = 6, kSmallPanelRows = 6, kFloatRows = 6, kTilesAtOnce = 1;
+constexpr int kRowsAtOnce = 1, kPanelsAtOnce = 1;
 constexpr int float_vectors_at_once(int rows) { return rows == 1 ? 4 : rows == 2 ? 2 : 1; }
 struct f32x16 { __m256 lo, hi; };
 struct i32x16 { __m256i lo, hi; };

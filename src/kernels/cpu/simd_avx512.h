@@ -12,6 +12,7 @@ namespace {
 constexpr const char* kSimd = "avx512";
 // What the registers allow; see gemm_int.inl and gemm_float.inl.
 constexpr int kPanelRows = 16, kSmallPanelRows = 8, kFloatRows = 6, kTilesAtOnce = 2;
+constexpr int kRowsAtOnce = 4, kPanelsAtOnce = 2;
 constexpr int float_vectors_at_once(int) { return 4; }
 struct f32x16 { __m512 v; };
 struct i32x16 { __m512i v; };

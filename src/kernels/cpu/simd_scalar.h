@@ -10,6 +10,7 @@ namespace {
 constexpr const char* kSimd = "scalar";
 // What the registers allow; see gemm_int.inl and gemm_float.inl.
 constexpr int kPanelRows = 1, kSmallPanelRows = 1, kFloatRows = 1, kTilesAtOnce = 1;
+constexpr int kRowsAtOnce = 1, kPanelsAtOnce = 1;
 constexpr int float_vectors_at_once(int) { return 4; }
 struct f32x16 { float v[16]; };
 struct i32x16 { int32_t v[16]; };

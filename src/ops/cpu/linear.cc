@@ -102,7 +102,7 @@ GemmArgs tile_args(const Input& in, const LinearJob& j, int64_t tile, int64_t en
 // Results that only a quantized projection reads: some columns of a panel at a time, from the first-level cache into the panel's records.
 void run_quantized_tiles(const KernelTable& t, const Input& in, const LinearJob& j, int64_t tile, int64_t end, int64_t row, int64_t row_end) {
   constexpr int64_t kFewRows = 4, kFewColumns = 256, kColumns = 64, kStride = kColumns + kernels::cpu::kLanes;
-  alignas(64) float part[kernels::cpu::kMaxPanelRows * kStride];
+  alignas(64) float part[2 * kernels::cpu::kMaxPanelRows * kStride];
   static_assert(kFewRows * kFewColumns <= kernels::cpu::kMaxPanelRows * kStride);
   const GemmKernels& g = t.gemm;
   const size_t row_bytes = kernels::cpu::quantized_bytes(1, j.out.cols);
@@ -110,14 +110,18 @@ void run_quantized_tiles(const KernelTable& t, const Input& in, const LinearJob&
   const int64_t step = (few ? kFewColumns : kColumns) / kernels::cpu::kLanes, stride = few ? kFewColumns : kStride;
   for (int64_t a = tile; a < end; a += step) {
     for (int64_t r = row; r < row_end;) {
-      const kernels::cpu::Panel p = in.panels.of(r);
-      GemmArgs args = tile_args(in, j, a, std::min(end, a + step), r, r + p.rows);
+      // Two full panels at a time, which the kernels may join.
+      const int64_t two = r + 2 * in.panels.full, to = two <= row_end ? two : std::min(row_end, in.panels.of(r).first + in.panels.of(r).rows);
+      GemmArgs args = tile_args(in, j, a, std::min(end, a + step), r, to);
       args.out = part;
       args.out_stride = stride;
       g.gemm[size_t(packed(j).pack)](args);
       const int64_t block = a * kernels::cpu::kLanes / kBlock;
-      g.quantize_panel(part, stride, p.rows, args.n, j.quantized_out + size_t(p.first) * row_bytes + size_t(block * p.rows) * kRecordBytes);
-      r += p.rows;
+      for (const float* from = part; r < to;) {
+        const kernels::cpu::Panel p = in.panels.of(r);
+        g.quantize_panel(from, stride, p.rows, args.n, j.quantized_out + size_t(p.first) * row_bytes + size_t(block * p.rows) * kRecordBytes);
+        from += p.rows * stride, r += p.rows;
+      }
     }
   }
 }
@@ -136,12 +140,15 @@ int64_t pass_rows(const Input& in) {
 // Many rows: each member takes rows of its own, and the first pass over the weights finds them quantized in its own cache.
 bool by_rows(const Input& in, int64_t parts) { return ceil_div(in.x.rows, in.panels.full) >= 4 * parts; }
 
+/// The rows that make as many whole panels for each member. The members share the others by tiles, so that none waits for who has a panel more.
+int64_t even_rows(const Input& in, int64_t parts) { return in.x.rows / (in.panels.full * parts) * in.panels.full * parts; }
+
 /// Brings rows of the input into the kernels' form; nothing where that is done already.
 using Prepare = const SourceRows*;
 
-// What member `i` of `parts` computes. Many tiles: a share of them for all rows. Few tiles for the team: a share of (rows, tiles).
-void run_part(const KernelTable& t, const Input& in, const Tiles<LinearJob>& tiles, Prepare prepare, int64_t i, int64_t parts) {
-  const int64_t rows = in.x.rows, panels = ceil_div(rows, in.panels.full);
+// What member `i` of `parts` computes of the first `rows`. Many tiles: a share of them for all rows. Few tiles for the team: a share of (rows, tiles).
+void run_part(const KernelTable& t, const Input& in, int64_t rows, const Tiles<LinearJob>& tiles, Prepare prepare, int64_t i, int64_t parts) {
+  const int64_t panels = ceil_div(rows, in.panels.full);
   const int64_t row_parts = by_rows(in, parts) ? parts : tiles.count() >= 4 * parts ? 1 : std::min(panels, ceil_div(4 * parts, tiles.count()));
   const int64_t units = by_rows(in, parts) || row_parts == 1 ? parts : row_parts * std::min(parts, tiles.count()), per_row_part = units / row_parts;
   for (int64_t u = units * i / parts; u < units * (i + 1) / parts; ++u) {
@@ -153,6 +160,13 @@ void run_part(const KernelTable& t, const Input& in, const Tiles<LinearJob>& til
       tiles.part(u % per_row_part, per_row_part, [&](const LinearJob& j, int64_t a, int64_t b) { run_tiles(t, in, j, a, b, m, to); });
     }
   }
+}
+
+// Many rows: the same number for each member, then a share of the tiles for the rest, which is prepared already.
+void run_rows(const KernelTable& t, const Input& in, const Tiles<LinearJob>& tiles, Prepare prepare, int64_t i, int64_t parts) {
+  const int64_t even = even_rows(in, parts);
+  run_part(t, in, even, tiles, prepare, i, parts);
+  if (even < in.x.rows) tiles.part(i, parts, [&](const LinearJob& j, int64_t a, int64_t b) { run_tiles(t, in, j, a, b, even, in.x.rows); });
 }
 
 /// Quantizes the whole input before any tile is computed.
@@ -198,8 +212,10 @@ void linear(base::Team& team, const KernelTable& table, const RowSource& source,
   const int64_t parts = tiles.cost() <= tuning.linear_alone ? 1 : team.size();
   const bool in_passes = quantize && (parts == 1 || by_rows(in, parts));
   if (quantize && !in_passes) quantize_all(team, table, in, source, tuning);
-  if (parts == 1) return run_part(table, in, tiles, in_passes ? &rows : nullptr, 0, 1);
-  team.share([&](int64_t i) { run_part(table, in, tiles, in_passes ? &rows : nullptr, i, parts); });
+  if (parts == 1) return run_part(table, in, x.rows, tiles, in_passes ? &rows : nullptr, 0, 1);
+  if (!by_rows(in, parts)) return team.share([&](int64_t i) { run_part(table, in, x.rows, tiles, nullptr, i, parts); });
+  if (in_passes) rows.quantize(even_rows(in, parts), x.rows, in.quantized);
+  team.share([&](int64_t i) { run_rows(table, in, tiles, in_passes ? &rows : nullptr, i, parts); });
 }
 
 void grouped_linear(base::Team& team, const KernelTable& table, std::span<const GroupedJob> jobs, const CpuTuning& tuning) {
