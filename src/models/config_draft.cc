@@ -68,6 +68,7 @@ Result<Found> head_layer(const ConfigSource& s, const Checkpoint& ck, const Mode
     else l = *as;
   }
   l.by_token = false;
+  l.sinks = l.sinks && (dummy || holds("attn_sinks.weight", "self_attn.attention_sink_bias"));
   ISO_TRY(l.expert_clamp, clamp(s.fields, "swiglu_limits", c, k));
   ISO_TRY(l.clamp, clamp(s.fields, "swiglu_limits_shared", c, k));
   const bool experts = dummy ? c.moe.experts > 0 && !s.arch->drafts->dense : s.arch->moe && holds("ffn_gate_inp.weight", s.arch->moe->router);

@@ -180,6 +180,14 @@ TEST(DraftHeads, FilesWithoutThemLoadAllTheSame) {
   EXPECT_THAT(one.log, HasSubstr("announces 2 multi-token-prediction heads, the files hold 1"));
 }
 
+/// Whether a head of MiMo-V2 has sinks is up to its tensors.
+TEST(DraftHeads, MayDoWithoutSinks) {
+  const Outcome o = load(Edited(golden("mimo_v2_flash"), without("mtp.layers.1.self_attn.attention_sink_bias")));
+  ASSERT_TRUE(o.model) << o.model.error().message();
+  EXPECT_FALSE(o.transformer().layers[3].sinks.empty());
+  EXPECT_TRUE(o.transformer().layers[4].sinks.empty());
+}
+
 TEST(DraftHeads, ThoseThatNobodyAnnouncedOrKnowsAreNamed) {
   const auto files = weights::open_checkpoint(golden("deepseek_v3"), {});
   ASSERT_TRUE(files);

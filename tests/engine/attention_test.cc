@@ -39,7 +39,7 @@ TEST(AttentionGroups, LayersThatReadAnothersKeysStoreNothing) {
       {"gemma4_e2b", {{0, 1}, {16, 2}}},  // six layers, of which the upper three read the lower ones
       {"gemma3n", {{0, 1}, {16, 3}}},     // six, of which two
       {"llama4", {{0, 1}, {32, 3}}},      // chunks of 32
-      {"mimo_v2_flash", {{0, 2}, {17, 1}}},
+      {"mimo_v2_flash", {{0, 2}, {17, 3}}},  // and two multi-token-prediction heads, which slide
       {"longcat_flash", {{0, 4}}},        // two attentions a layer
       {"starcoder2", {{16, 2}}},
   };
