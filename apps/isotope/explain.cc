@@ -28,6 +28,8 @@ std::string words(const Json& d) {
   if (kind == "routed") return fmt::format("routed to rank {} and charged {} tokens", position, tokens) + reason_of(d);
   if (kind == "held") return fmt::format("held back for {} steps", tokens) + reason_of(d);
   if (kind == "admitted") return fmt::format("admitted in step {}; {} of {} tokens found in the cache", step, tokens, position) + reason_of(d);
+  if (kind == "awaited") return fmt::format("waited {} steps", tokens) + reason_of(d);
+  if (kind == "stored") return fmt::format("step {}: stored the state of the recurrent layers after {} tokens", step, tokens) + reason_of(d);
   if (kind == "chunk") return fmt::format("step {}: computed {} tokens from position {}", step, tokens, position) + reason_of(d);
   if (kind == "preempted") return fmt::format("step {}: preempted, {} computed tokens given up", step, tokens) + reason_of(d);
   if (kind == "first_token") return fmt::format("step {}: first token", step);
@@ -39,6 +41,9 @@ void print_record(const Json& r) {
   print("{} (request {}, rank {}): {}\n", r.at("label").get<std::string>(), r.at("id").get<uint64_t>(), r.at("rank").get<int>(), r.at("state").get<std::string>());
   print("  prompt {} tokens, {} of them cached; {} output tokens; {} chunks, {} preemptions; seed {}\n", r.at("prompt_tokens").get<int64_t>(),
              r.at("cached_tokens").get<int64_t>(), r.at("output_tokens").get<int64_t>(), r.at("chunks").get<int>(), r.at("preemptions").get<int>(), r.at("seed").get<uint64_t>());
+  if (const Json reason = r.value("cache_reason", Json()); reason.is_object())
+    print("  not more of it cached: {} at token {}\n", reason.at("cause").get<std::string>(), reason.at("position").get<int64_t>());
+  if (const int64_t again = r.value("replayed_tokens", int64_t{0}); again > 0) print("  {} tokens more were found and computed once more, for the sake of their windows\n", again);
   print("  queue {}, prefill {}, decode {}; first token after {}\n", ms(r.at("queue_s")), ms(r.at("prefill_s")), ms(r.at("decode_s")), ms(r.at("ttft_s")));
   for (const Json& d : r.at("decisions")) {
     const int64_t count = d.value("count", int64_t{1});

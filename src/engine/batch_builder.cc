@@ -10,6 +10,7 @@ BatchBuilder::BatchBuilder(const kv::Manager& kv, int64_t tokens, int64_t seqs)
   for (auto* v : {&query_start_, &context_len_, &logit_index_}) v->reserve(size_t(seqs) + 1);
   rows_.reserve(size_t(seqs));
   for (Group& g : groups_) g.slots.reserve(size_t(tokens));
+  for (int g = 0; g < kv.paged_groups(); ++g) windowed_.push_back(kv.window(g) > 0);
 }
 
 void BatchBuilder::add_rows(const WorkItem& w, int32_t first_row) {
@@ -29,14 +30,17 @@ void BatchBuilder::add_slots(const WorkItem& w, size_t index) {
     const auto& table = s.kv.tables[g];
     std::copy(table.begin(), table.end(), groups_[g].table.begin() + int64_t(index) * stride_);
     if (g >= paged_groups_) continue;
+    const int64_t kept = windowed_[g] ? 0 : s.kv.hit_end;  // below that others read
     for (int64_t p = s.computed; p < s.computed + w.tokens; ++p)
-      groups_[g].slots.push_back(table[size_t(p / block_size_)] * block_size_ + int32_t(p % block_size_));
+      groups_[g].slots.push_back(p < kept ? -1 : table[size_t(p / block_size_)] * block_size_ + int32_t(p % block_size_));
   }
+  for (const kv::StateImage& i : s.kv.images) captures_.push_back({int32_t(index), int32_t(i.position - s.computed), i.slot});
 }
 
 const ops::Batch& BatchBuilder::build(std::span<const WorkItem> work) {
   for (auto* v : {&tokens_, &positions_, &query_start_, &context_len_, &logit_index_}) v->clear();
   rows_.clear();
+  captures_.clear();
   stride_ = 1;
   for (const WorkItem& w : work) stride_ = std::max(stride_, w.seq->kv.blocks());
   for (Group& g : groups_) {
@@ -66,7 +70,8 @@ const ops::Batch& BatchBuilder::build(std::span<const WorkItem> work) {
             .query_start = query_start_,
             .context_len = context_len_,
             .logit_rows = logit_index_,
-            .groups = views_};
+            .groups = views_,
+            .captures = captures_};
   return batch_;
 }
 

@@ -36,6 +36,7 @@ class BatchBuilder {
 
   int block_size_;
   size_t paged_groups_;
+  std::vector<bool> windowed_;  ///< paged groups with a window
   std::vector<int32_t> tokens_, positions_, query_start_, context_len_, logit_index_;
   std::vector<LogitRow> rows_;
   struct Group {
@@ -43,6 +44,7 @@ class BatchBuilder {
   };
   std::vector<Group> groups_;
   std::vector<ops::Batch::Group> views_;
+  std::vector<ops::Batch::Capture> captures_;
   int64_t stride_ = 0;
   ops::Batch batch_;
 };

@@ -7,6 +7,7 @@
 
 #include "base/log.h"
 #include "engine/clock.h"
+#include "kv/state_check.h"
 
 namespace isotope::engine {
 
@@ -21,6 +22,20 @@ Sequence& sequence(sched::Entry& e) {
 }
 const Sequence& sequence(const sched::Entry& e) {
   return static_cast<const Sequence&>(e);
+}
+
+/// For people: why a request's cached part ends where it ends.
+std::string_view why_not_more(kv::Miss::Cause c) {
+  constexpr std::string_view kWhy[] = {"",
+                                       "nothing cached begins like it",
+                                       "there it differs from what is cached",
+                                       "there its salt begins, under which nothing is cached",
+                                       "nothing is cached under its adapter",
+                                       "the next block was given up to make room",
+                                       "only whole blocks are kept, and the last token is always computed",
+                                       "a sliding-window layer no longer has the last window before more",
+                                       "cached blocks go further, but no state of the recurrent layers is stored there"};
+  return kWhy[size_t(c)];
 }
 
 std::string_view ending(FinishReason r) {
@@ -46,6 +61,7 @@ kv::CheckpointOptions checkpoints_of(const Parts& p, const kv::Manager& kv) {
 
 kv::ManagerOptions with_states(kv::ManagerOptions o, Runner& runner) {
   o.copy_state = [&runner](int group, int32_t from, int32_t to) { runner.copy_state(group, from, to); };
+  o.clear_block = [&runner](int group, int32_t block) { runner.clear_block(group, block); };
   return o;
 }
 
@@ -61,12 +77,14 @@ Core::Core(Parts& p, Board& board, Journals& journals, Metrics& metrics, std::at
       queued_(queued),
       max_logit_rows_(std::max<int64_t>(1, kPromptLogitBytes / int64_t(sizeof(float)) / p.info.vocab)),
       check_every_step_(p.check_every_step),
+      planned_(p.planned),
       kv_(p.options.block_size, p.groups, p.options.prefix_caching, with_states(p.kv_options, runner_)),
       checkpoints_(checkpoints_of(p, kv_)),
       sched_({.limits = limits_of(options_, kv_, max_logit_rows_),
               .delayer = p.delayer,
               .lockstep_group = p.group != nullptr,
-              .fair_share = options_.fair_share},
+              .fair_share = options_.fair_share,
+              .wait_passes = checkpoints_.enabled() ? p.delayer.ttft_max_ticks : 0},
              *this),
       group_(p.group),
       seat_(p.seat),
@@ -121,7 +139,7 @@ sched::SeqState Core::running_state(const sched::Entry& e) const {
   const Sequence& s = sequence(e);
   return {.computed = s.computed,
           .known = s.known(),
-          .blocks = s.kv.blocks(),
+          .blocks = s.kv.ready(),
           .all_rows = s.prompt_rows < s.prompt_rows_end(),
           .fresh = s.fresh};
 }
@@ -133,11 +151,32 @@ kv::Counts Core::held(const sched::Entry& e) const {
 sched::SeqState Core::waiting_state(sched::Entry& e) {
   Sequence& s = sequence(e);
   const kv::Hit hit = kv_.probe(s.kv, s.tokens, s.hit_limit());
-  return {.computed = hit.blocks * kv_.block_size(),
+  const int64_t computed = hit.blocks * kv_.block_size() - hit.again;
+  return {.computed = computed,
           .known = s.known(),
-          .blocks = hit.blocks,
+          .blocks = hit.again ? computed / kv_.block_size() : hit.blocks,
           .held = hit.evictable,
-          .all_rows = s.prompt_rows < s.prompt_rows_end()};
+          .all_rows = s.prompt_rows < s.prompt_rows_end(),
+          .promised = promised(s)};
+}
+
+int64_t Core::promised(const Sequence& s) const {
+  if (!checkpoints_.enabled() || !s.kv.cacheable) return 0;
+  int64_t most = 0;
+  for (const sched::Entry* e : sched_.running()) {
+    const Sequence& r = sequence(*e);
+    if (r.computed >= r.checkpoints.prompt || !kv_.feeds(r.kv)) continue;
+    // Links are chained: where two are the same, so are all before them.
+    const auto &a = s.kv.links, &b = r.kv.links;
+    int64_t same = 0, differs = int64_t(std::min(a.size(), b.size())) + 1;
+    while (differs - same > 1) {
+      const int64_t mid = (same + differs) / 2;
+      (a[size_t(mid) - 1] == b[size_t(mid) - 1] ? same : differs) = mid;
+    }
+    const int64_t shared = std::min(same * kv_.block_size(), s.hit_limit() / kv_.block_size() * kv_.block_size());
+    most = std::max(most, r.checkpoints.last_within(checkpoints_, r.computed, shared));
+  }
+  return most;
 }
 
 void Core::refuse_overdue() {
@@ -236,7 +275,10 @@ void Core::admit(Sequence& s) {
   s.stage = Stage::running;
   s.fresh = true;
   const int64_t looked_up = s.known();
-  s.computed = kv_.claim(s.kv, s.tokens, s.hit_limit() / kv_.block_size()) * kv_.block_size();
+  const int64_t hit = kv_.claim(s.kv, s.tokens, s.hit_limit() / kv_.block_size()) * kv_.block_size();
+  s.computed = s.kv.start;
+  counts_.replays += s.computed < hit;
+  counts_.replayed_tokens += hit - s.computed;
   const bool queried = options_.prefix_caching && s.kv.cacheable;
   if (queried) {
     stats_.prefix_queries += looked_up;
@@ -249,11 +291,13 @@ void Core::admit(Sequence& s) {
   metrics_.admitted(s, s.computed, queried);
   if (sched_.holds() > s.holds_before && !s.admitted_ns)
     s.note({.kind = Decision::Kind::held, .step = stats_.steps + 1, .tokens = sched_.holds() - s.holds_before, .reason = "by the prefill delayer"}, now_ns_);
+  if (s.waits && !s.admitted_ns)
+    s.note({.kind = Decision::Kind::awaited, .step = stats_.steps + 1, .tokens = s.waits, .reason = "a running request was about to store a state of its prefix"}, now_ns_);
   s.note({.kind = Decision::Kind::admitted,
           .step = stats_.steps + 1,
           .tokens = s.computed,
           .position = looked_up,
-          .reason = queried ? "" : "the prefix cache is off"},
+          .reason = s.computed < hit ? "more was found; its last windows are computed once more" : queried ? why_not_more(s.kv.miss.cause) : "the prefix cache is off"},
          now_ns_);
   if (s.admitted_ns) return;
   s.admitted_ns = now_ns_;
@@ -261,6 +305,8 @@ void Core::admit(Sequence& s) {
   s.stats.cached_tokens = s.computed;
   s.stats.cache_reason = CacheReason(s.kv.miss.cause);
   s.stats.cache_position = s.kv.miss.position;
+  s.stats.replayed_tokens = hit - s.computed;
+  s.stats.checkpoint_waits = int(s.waits);
   s.stats.delayer_holds = int(sched_.holds() - s.holds_before);
   queued_.fetch_sub(1, std::memory_order_relaxed);
   ++counts_.started;
@@ -273,16 +319,39 @@ void Core::gather_work() {
   for (const auto& [ref, tokens] : plan_->work) {
     Sequence& s = sequence(sched_.at(ref));
     int64_t n = std::min(tokens, s.known() - s.computed);
-    if (const int64_t stop = s.checkpoints.next(checkpoints_, s.computed); stop > 0 && stop < s.computed + n) {
+    const int64_t stop = checkpoints_.midstep ? 0 : s.checkpoints.next(checkpoints_, s.computed);
+    if (stop > 0 && stop < s.computed + n) {
       n = stop - s.computed;
       ++counts_.states_cut;
     }
     if (n <= 0 || !kv_.grow(s.kv, s.computed + n)) continue;
+    if (checkpoints_.midstep) reserve_states(s, s.computed + n);
     s.shortened = std::binary_search(shortened_.begin(), shortened_.end(), ref);
     work_.push_back({&s, n});
     counts_.prefill |= s.fresh;
   }
   sched_.executed(counts_.prefill);
+}
+
+/// The last first: where slots are short, what covers most is stored.
+void Core::reserve_states(Sequence& s, int64_t end) {
+  const auto places = s.checkpoints.between(checkpoints_, s.computed, end);
+  for (size_t i = places.size(); i-- > 0;) counts_.states_dropped += !kv_.reserve_image(s.kv, places[i]);
+}
+
+bool Core::check_states() {
+  for (const WorkItem& w : work_) {
+    if (planned_) planned_(w.seq->request.id, kv_, w.seq->kv);
+    if (!checkpoints_.check) continue;
+    const int64_t held = kv::state_blocks(w.seq->kv, w.seq->computed, w.seq->computed + w.tokens);
+    counts_.most_states = std::max(counts_.most_states, held);
+    if (held <= kv::kMostStateBlocks) continue;
+    fail_work({Code::internal, fmt::format("request {} holds {} blocks of KV group {} (recurrent states), where {} are the most", w.seq->request.id, held,
+                                           kv_.groups() - 1, kv::kMostStateBlocks),
+               "ATOM_STATE_CHECKPOINT_CHECK_BLOCKS", "report this as a defect"});
+    return false;
+  }
+  return true;
 }
 
 /// Nothing could be planned although somebody waits. Sizing rules it out; if it happens all the same, one request fails and the
@@ -319,7 +388,7 @@ void Core::step() {
   } else {
     empty_steps_ = 0;
     const int64_t start = now_ns_;
-    if (run_model()) {
+    if (check_states() && run_model()) {
       read_rows();
       now_ns_ = now_ns();
       if (group_) meter_.step(counts_.prefill, now_ns_ - start);
@@ -408,6 +477,7 @@ void Core::commit(const WorkItem& w) {
   counts_.tokens += w.tokens;
   s.prompt_rows = std::max(s.prompt_rows, std::min(s.computed, s.prompt_rows_end()));
   kv_.commit(s.kv, s.tokens, s.computed);
+  publish_states(s);
   keep_state(s);
   if (s.computed >= s.prompt_tokens && !s.prompt_counted) {
     s.prompt_counted = true;
@@ -423,8 +493,21 @@ void Core::commit(const WorkItem& w) {
 void Core::keep_state(Sequence& s) {
   if (!s.checkpoints.wanted(checkpoints_, kv_.block_size(), s.computed)) return;
   const bool kept = kv_.checkpoint(s.kv, s.tokens, s.computed);
-  if (kept) s.checkpoints.last = s.computed;
   ++(kept ? counts_.states_kept : counts_.states_dropped);
+  if (kept) stored(s, s.computed, "");
+}
+
+void Core::publish_states(Sequence& s) {
+  if (s.kv.images.empty()) return;
+  for (const kv::StateImage& i : s.kv.images) stored(s, i.position, "in the middle of the step");
+  const int64_t kept = kv_.publish_images(s.kv, s.tokens);
+  counts_.states_kept += kept;
+  counts_.states_midstep += kept;
+}
+
+void Core::stored(Sequence& s, int64_t tokens, std::string_view how) {
+  s.checkpoints.last = tokens;
+  s.note({.kind = Decision::Kind::stored, .step = stats_.steps, .tokens = tokens, .reason = how}, now_ns_);
 }
 
 void Core::first_or_next_token(Sequence& s) {
@@ -508,6 +591,7 @@ void Core::publish() {
                     [](const sched::Entry* e) { return sequence(*e).computed < sequence(*e).prompt_tokens; });
   metrics_.step(counts_, stats_, partial);
   metrics_.prefix_cache(kv_.counters());
+  metrics_.waits(sched_.waits());
   publish_events();
   counts_ = {};
   stale_ = false;

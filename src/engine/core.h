@@ -3,6 +3,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <unordered_map>
@@ -60,8 +61,17 @@ class Core final : private sched::Owner {
   void admit(Sequence&);
   void gather_work();
   void unstick();
+  /// The most tokens of a waiting request that a running one is about to store a state for.
+  int64_t promised(const Sequence&) const;
+  /// Takes slots for the states within the sequence's part of the step.
+  void reserve_states(Sequence&, int64_t end);
+  /// False, and the step's requests have failed, if somebody holds more slots than it may.
+  bool check_states();
   /// Stores the sequence's state if this is a place for it.
   void keep_state(Sequence&);
+  /// Stores what reserve_states() has taken slots for.
+  void publish_states(Sequence&);
+  void stored(Sequence&, int64_t tokens, std::string_view how);
   bool run_model();
   Result<tensor::Tensor> timed_forward();
   void read_rows();
@@ -85,6 +95,7 @@ class Core final : private sched::Owner {
   std::atomic<int64_t>& queued_;
   int64_t max_logit_rows_;
   bool check_every_step_;
+  std::function<void(uint64_t, kv::Manager&, kv::SeqBlocks&)> planned_;
   std::optional<DeviceTimer> timer_;
 
   kv::Manager kv_;

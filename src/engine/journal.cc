@@ -9,9 +9,10 @@ namespace isotope::engine {
 
 namespace {
 
-/// Chunks each have their own place; of the others a repetition adds nothing but its number.
+/// Chunks and stored states each have their own place; of the others a repetition adds nothing but its number.
 bool repeats(const Decision& a, const Decision& b) {
-  return a.kind == b.kind && a.reason == b.reason && a.kind != Decision::Kind::chunk && a.kind != Decision::Kind::admitted;
+  return a.kind == b.kind && a.reason == b.reason && a.kind != Decision::Kind::chunk && a.kind != Decision::Kind::admitted &&
+         a.kind != Decision::Kind::stored;
 }
 
 bool label_matches(std::string_view label, std::string_view name) {

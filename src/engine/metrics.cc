@@ -17,6 +17,7 @@ constexpr std::string_view kReasons[] = {"stop", "length", "abort", "error", "re
 constexpr std::string_view kSources[] = {"local_compute", "local_cache_hit", "external_kv_transfer"};
 constexpr std::string_view kRejections[] = {"queue_full", "invalid", "shutting_down", "duplicate_id", "deadline"};
 constexpr std::string_view kOutcomes[] = {"kept", "dropped"};
+constexpr std::string_view kWaits[] = {"started", "satisfied", "ended", "expired"};
 constexpr std::string_view kWalkModes[] = {"fast", "slow"};
 constexpr std::string_view kMemoReasons[] = {"changed", "published", "overflow", "cleared", "request"};
 constexpr std::string_view kHashFaults[] = {"none", "block_size", "seed", "length", "fingerprint", "link"};
@@ -42,7 +43,8 @@ enum RowId : size_t {
   kAtomUsage, kAtomHitRatio, kAtomFinished, kAtomPrompt, kAtomGeneration, kAtomPreemptions, kAtomCacheRequests, kAtomCached, kAtomFull,
   kIntegrity, kWalkLookups, kWalkCompares, kWalks, kWalkFallback, kMemoHits, kMemoInvalid, kHashAdopted, kHashRejected, kHashedBlocks,
   kEventsSent, kEventsDropped, kEventsBad, kEventsReplayed, kEventsAborted, kEventsRequests, kDelayer,
-  kPrefillSteps, kImbalance, kGaveBack, kStates, kStatesCut, kStatesDemanded, kRowCount
+  kPrefillSteps, kImbalance, kGaveBack, kStates, kStatesCut, kStatesDemanded, kStatesMidstep, kMostStates,
+  kReplays, kReplayedTokens, kWaited, kWaitedTokens, kRowCount
 };
 // clang-format on
 
@@ -124,6 +126,12 @@ constexpr std::array<Row, kRowCount> kRows = {{
     {"isotope:state_checkpoints", Kind::counter, "States of recurrent layers that were stored, or dropped for want of a slot.", "outcome", kOutcomes},
     plain("isotope:state_checkpoint_cuts", Kind::counter, "Chunks of prompts cut so that a step ends where a state is stored."),
     plain("isotope:state_checkpoint_demands", Kind::counter, "Admissions whose prefix hit ended early for want of a stored state."),
+    plain("isotope:midstep_checkpoints", Kind::counter, "States of recurrent layers that were stored in the middle of a step (ATOM_GDN_STATE_MIDSTEP)."),
+    plain("isotope:state_blocks_per_request", Kind::gauge, "Most blocks of states that one request held in the last step (ATOM_STATE_CHECKPOINT_CHECK_BLOCKS)."),
+    plain("isotope:state_replay_requests", Kind::counter, "Prefix hits whose last windows were computed once more (ATOM_DSV4_STATE_REPLAY)."),
+    plain("isotope:state_replay_tokens", Kind::counter, "Tokens that were computed once more for that."),
+    {"isotope:checkpoint_waits", Kind::counter, "Requests that waited for a state which another one was about to store.", "outcome", kWaits},
+    plain("isotope:checkpoint_wait_saved_tokens", Kind::counter, "Prompt tokens that requests found in the cache because they had waited."),
 }};
 
 enum DeviceRow : size_t { kForwardTime, kPromptForwardTime };
@@ -231,6 +239,10 @@ void Metrics::step(const StepCounts& c, const EngineStats& s, int64_t partial_pr
   registry_.add(kStates, double(c.states_dropped), 1);
   registry_.add(kStatesCut, double(c.states_cut));
   registry_.add(kStatesDemanded, double(c.states_demanded));
+  registry_.add(kStatesMidstep, double(c.states_midstep));
+  registry_.set(kMostStates, double(c.most_states));
+  registry_.add(kReplays, double(c.replays));
+  registry_.add(kReplayedTokens, double(c.replayed_tokens));
   registry_.add(kPreemptions, double(c.preempted));
   registry_.add(kAtomPreemptions, double(c.preempted));
   const double total = double(s.blocks_total), available = double(s.blocks_free + s.blocks_evictable);
@@ -290,6 +302,12 @@ void Metrics::prefix_cache(const kv::CacheCounters& c) {
   raise(kHashAdopted, c.chains_adopted);
   for (size_t i = 1; i < std::size(kHashFaults); ++i) raise(kHashRejected, c.chains_rejected[i], i);
   raise(kHashedBlocks, c.blocks_hashed);
+}
+
+void Metrics::waits(const sched::WaitCounts& c) {
+  const int64_t by_outcome[std::size(kWaits)] = {c.started, c.satisfied, c.ended, c.expired};
+  for (size_t i = 0; i < std::size(kWaits); ++i) raise(kWaited, by_outcome[i], i);
+  raise(kWaitedTokens, c.tokens);
 }
 
 void Metrics::integrity_error() {

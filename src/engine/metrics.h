@@ -23,6 +23,9 @@ struct StepCounts {
   int64_t states_kept = 0, states_dropped = 0;  ///< stored states of recurrent layers, and those for which there was no slot
   int64_t states_cut = 0;                       ///< chunks cut so that a step ends where a state is stored
   int64_t states_demanded = 0;                  ///< admissions whose hit ended early for want of a stored state
+  int64_t states_midstep = 0;                   ///< of those that were kept: from the middle of a step
+  int64_t most_states = 0;                      ///< blocks of states that one sequence held, if that is checked
+  int64_t replays = 0, replayed_tokens = 0;     ///< hits of which tokens are computed once more, and those tokens
 };
 
 class Metrics {
@@ -40,6 +43,7 @@ class Metrics {
   void step(const StepCounts&, const EngineStats&, int64_t partial_prefills);
   void prefix_cache(const kv::CacheCounters&);  ///< totals since the start
   void kv_events(const kv::PublisherStats&);    ///< likewise
+  void waits(const sched::WaitCounts&);         ///< likewise
   void integrity_error();
   void forward_time(double seconds);          ///< of one pass; only with ATOM_ENABLE_METRICS_DEVICE_TIMER
   void prompt_forward_time(double seconds);   ///< of all passes of one prompt

@@ -30,6 +30,7 @@ class ModelRunner final : public Runner {
     return out;
   }
   void copy_state(int group, int32_t from, int32_t to) override { kv_->copy_block(group, from, to); }
+  void clear_block(int group, int32_t block) override { kv_->clear_block(group, block); }
   void adopt_caller() override { ops_->adopt_caller(); }
   void parallel(int64_t n, const std::function<void(int64_t i, int worker)>& f) override {
     const int64_t start = profile_ ? now_ns() : 0;

@@ -12,6 +12,7 @@
 #include "engine/pool_engine.h"
 #include "engine/ranks.h"
 #include "engine/sizing.h"
+#include "engine/state_replay.h"
 #include "levers/levers.h"
 #include "engine/events.h"
 #include "models/config.h"
@@ -183,12 +184,22 @@ Result<Storage> make_storage(const EngineOptions& o, const models::Model& model,
 kv::CheckpointOptions checkpoints(const EngineOptions& o, const levers::PrefixCache& l) {
   kv::CheckpointOptions c{.demand = l.checkpoint_demand, .end_margin = l.checkpoint_end_margin};
   c.interval = l.checkpoint_interval.value_or(c.interval);
+  c.midstep = l.checkpoint_midstep;
+  c.check = l.checkpoint_check;
   if (c.interval <= 0 || c.interval % o.block_size == 0) return c;
   const int64_t snapped = c.interval / o.block_size * o.block_size;
   base::log(LogLevel::warning, "ATOM_STATE_CHECKPOINT_INTERVAL_TOKENS: {} is no multiple of the block size {}; {} is used{}", c.interval, o.block_size, snapped,
             snapped ? "" : ", which stores nothing");
   c.interval = snapped;
   return c;
+}
+
+int64_t replay_tokens(const models::Model& model, const EngineOptions& o, const levers::PrefixCache& l, bool tell) {
+  if (!l.state_replay) return 0;
+  const engine::StateReplay r = engine::state_replay(model.config(), model.kv_groups(), {.prefix_caching = o.prefix_caching});
+  if (tell && r.tokens) base::log(LogLevel::info, "state replay: hits whose windows are gone compute their last {} tokens once more", r.tokens);
+  if (tell && !r.tokens) base::log(LogLevel::warning, "ATOM_DSV4_STATE_REPLAY has no effect: {}", r.off);
+  return r.tokens;
 }
 
 void announce(const Storage& s, const EngineOptions& o, const ModelInfo& info, int64_t wanted) {
@@ -318,6 +329,7 @@ Result<std::unique_ptr<Engine>> Engine::open(const EngineOptions& given, const l
       parts.housekeeping = levers.housekeeping();
       ISO_TRY(parts.events, engine::make_publisher(levers.kv_events(), o, parts.options.first_rank));
       parts.kv_options = {.fast_walk = cache.fast_walk, .walk_memo = cache.walk_memo, .events = parts.events != nullptr};
+      parts.kv_options.replay_tokens = replay_tokens(*model, o, cache, rank == 0);
       parts.frontend_hash = cache.frontend_hash;
       if (storage.states.slots) parts.checkpoints = checkpoints(o, cache);
       parts.delayer = levers.prefill_delayer();

@@ -1,6 +1,7 @@
 // An engine put together from parts; Engine::open makes them from files, tests make them by hand.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <vector>
 
@@ -34,6 +35,7 @@ struct Parts {
   int seat = 0;                ///< in the group
   sched::BalanceOptions balancing = {};
   bool check_every_step = false;  ///< tests: kv::Manager::check_integrity after each step
+  std::function<void(uint64_t request, kv::Manager&, kv::SeqBlocks&)> planned = {};  ///< tests: sees each sequence of a step before it is computed
 };
 
 /// Starts the loop thread.

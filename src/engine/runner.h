@@ -20,6 +20,8 @@ class Runner {
   virtual void adopt_caller() {}
   /// Copies the state that a sequence's slot holds to another slot of the group.
   virtual void copy_state([[maybe_unused]] int group, [[maybe_unused]] int32_t from, [[maybe_unused]] int32_t to) {}
+  /// Fills a block of a group with zeros.
+  virtual void clear_block([[maybe_unused]] int group, [[maybe_unused]] int32_t block) {}
   /// Calls f(i, worker) once for each i in [0, n), spread over workers() threads; returns when all are done. f must not throw.
   virtual void parallel(int64_t n, const std::function<void(int64_t i, int worker)>& f) {
     for (int64_t i = 0; i < n; ++i) f(i, 0);

@@ -11,7 +11,7 @@ struct CheckpointOptions {
   bool demand = true;       ///< where a hit ended for want of a stored state, the request stores one
   int64_t end_margin = 0;   ///< tokens that the prompt must have behind its last stored state
   bool midstep = false;     ///< states are stored in the middle of a step; else the step ends where one is stored
-  bool check = false;       ///< each step is checked for slots that a sequence holds and should not, see check_states()
+  bool check = false;       ///< each step is checked for slots that a sequence holds and should not, see state_check.h
 
   bool enabled() const { return interval != 0; }
 };

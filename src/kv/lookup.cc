@@ -48,7 +48,7 @@ Hit Manager::match(const SeqBlocks& s, std::span<const int32_t> tokens, int64_t 
   if (blocks == 0) return {};
   Walk w;
   walk(s, tokens, blocks, options_.fast_walk, w);
-  return w.hit;
+  return replayed(int64_t(tokens.size()), w);
 }
 
 // ---- remembered walks ---------------------------------------------------------------------------------------------------------
@@ -84,7 +84,7 @@ Hit Manager::probe(SeqBlocks& s, std::span<const int32_t> tokens, int64_t limit)
   const int64_t blocks = lookup_blocks(s, tokens, limit);
   if (blocks == 0) return {};
   if (!options_.walk_memo || !still_holds(s, blocks, s.walk)) walk(s, tokens, blocks, options_.fast_walk, s.walk);
-  return s.walk.hit;
+  return replayed(int64_t(tokens.size()), s.walk);
 }
 
 // ---- claiming -----------------------------------------------------------------------------------------------------------------
@@ -137,16 +137,20 @@ int64_t Manager::claim(SeqBlocks& s, std::span<const int32_t> tokens, int64_t bl
   s.live_from = {};
   s.epoch = epoch_;
   const int64_t limit = lookup_blocks(s, tokens, blocks * block_size_);
-  int64_t n = 0;
+  Hit hit;
   if (limit > 0) {
     ready_to_claim(s, tokens, limit);
-    n = s.walk.hit.blocks;
+    hit = replayed(int64_t(tokens.size()), s.walk);
   }
+  const int64_t n = hit.blocks;
+  s.start = n * block_size_;
+  s.hit_end = s.exact_from = 0;
   if (has_states()) claim_state(s, n);
   for (int g = 0; g < paged_groups(); ++g) {
     auto& table = s.tables[size_t(g)];
     table.reserve(size_t(std::max(n, s.expected_blocks)));
     table.assign(size_t(n), -1);
+    if (hit.again && window(g)) continue;
     const int64_t from = hit_from(g, n);
     s.live_from[size_t(g)] = from;
     for (int64_t b = from; b < n; ++b) {
@@ -154,6 +158,7 @@ int64_t Manager::claim(SeqBlocks& s, std::span<const int32_t> tokens, int64_t bl
       pools_[size_t(g)].ref(table[size_t(b)]);
     }
   }
+  if (hit.again) begin_windows(s, hit);
   s.published = n;
   s.reachable = limit > 0 ? s.walk.full : 0;
   s.miss = explain(s, tokens, limit);

@@ -49,13 +49,14 @@ base::ChainFault Manager::hash_prompt(SeqBlocks& s, std::span<const int32_t> tok
 bool Manager::grow(SeqBlocks& s, int64_t tokens) {
   if (s.blocks() == 0) s.epoch = epoch_;
   s.tables.resize(pools_.size());
-  const int64_t more = blocks_for(tokens) - s.blocks();
+  const int64_t more = blocks_for(tokens) - s.blocks(), lack = windows_lack(s, tokens);
   for (int g = 0; g < paged_groups(); ++g)
-    if (pools_[size_t(g)].available() < more) return false;
+    if (pools_[size_t(g)].available() < std::max<int64_t>(more, 0) + (window(g) ? lack : 0)) return false;
   if (has_states() && s.tables.back().empty()) {
     if (pools_.back().available() < 1) return false;
     s.tables.back().push_back(pools_.back().take());
   }
+  if (lack) fill_windows(s, tokens);
   for (size_t g = 0; g < size_t(paged_groups()); ++g)
     for (int64_t i = 0; i < more; ++i) s.tables[g].push_back(pools_[g].take());
   return true;
@@ -63,7 +64,8 @@ bool Manager::grow(SeqBlocks& s, int64_t tokens) {
 
 void Manager::commit(SeqBlocks& s, std::span<const int32_t> tokens, int64_t computed) {
   const int64_t full = computed / block_size_;
-  const bool feeds = caching_ && s.cacheable && s.epoch == epoch_;
+  if (s.hit_end && computed >= s.hit_end) s.hit_end = 0;
+  const bool feeds = this->feeds(s);
   if (feeds && full > s.published) {
     base::extend_chain(s.links, tokens.first(size_t(computed)), block_size_, s.key);
     for (int g = 0; g < paged_groups(); ++g) publish(g, s, tokens, full);
@@ -74,24 +76,6 @@ void Manager::commit(SeqBlocks& s, std::span<const int32_t> tokens, int64_t comp
     if (window(g)) leave_window(g, s, computed);
 }
 
-bool Manager::checkpoint(SeqBlocks& s, std::span<const int32_t> tokens, int64_t computed) {
-  const int64_t b = computed / block_size_ - 1;
-  if (!has_states() || !caching_ || !s.cacheable || s.epoch != epoch_ || b < 0 || computed % block_size_ || b >= int64_t(s.links.size())) return false;
-  BlockPool& pool = pools_.back();
-  const auto own = tokens.subspan(size_t(b * block_size_), size_t(block_size_));
-  if (const int32_t there = pool.find(s.links[size_t(b)], own); there >= 0) {
-    pool.ref(there), pool.unref(there);  // the newest again
-    return true;
-  }
-  const int32_t image = pool.take();
-  if (image < 0) return false;
-  options_.copy_state(groups() - 1, s.tables.back()[0], image);
-  const Filing filing{.link = s.links[size_t(b)], .parent = base::parent_of(s.links, b, block_size_, s.key), .position = int32_t(b)};
-  const bool filed = pool.publish(image, filing, own);
-  pool.unref(image);
-  return filed;
-}
-
 /// Files the blocks [s.published, full). A sequence may hold copies of blocks that another one has filed and that were evicted
 /// since; it files its own then, so that what follows can be reached.
 void Manager::publish(int group, SeqBlocks& s, std::span<const int32_t> tokens, int64_t full) {
@@ -99,7 +83,7 @@ void Manager::publish(int group, SeqBlocks& s, std::span<const int32_t> tokens, 
   const auto& table = s.tables[size_t(group)];
   const size_t size = size_t(block_size_);
   int64_t b = s.published;
-  while (b > 0 && table[size_t(b) - 1] >= 0 && !pool.indexed(s.links[size_t(b) - 1])) --b;
+  while (b > (window(group) ? s.exact_from : 0) && table[size_t(b) - 1] >= 0 && !pool.indexed(s.links[size_t(b) - 1])) --b;
   const bool tell = events_ && group == event_group_;
   BlockStored run;
   const auto flush = [&] {
@@ -149,13 +133,14 @@ void Manager::pin(SeqBlocks& s) {
 }
 
 void Manager::release(SeqBlocks& s) {
+  cancel_images(s);
   for (size_t g = 0; g < s.tables.size(); ++g) {
     auto& table = s.tables[g];
     for (size_t b = table.size(); b-- > 0;)
       if (table[b] >= 0) pools_[g].unref(table[b]);
     table.clear();
   }
-  s.published = 0;
+  s.published = s.hit_end = s.exact_from = 0;
   s.live_from = {};
 }
 
@@ -190,6 +175,8 @@ const char* Manager::check_integrity(std::span<const SeqBlocks* const> all) cons
       if (!is_state(int(g)) && int64_t(s->tables[g].size()) != s->blocks()) return "the tables of a sequence differ in length";
       for (const int32_t b : s->tables[g])
         if (b >= 0) ++users[size_t(b)];
+      if (is_state(int(g)))
+        for (const StateImage& i : s->images) ++users[size_t(i.slot)];
     }
     if (const char* wrong = pools_[g].check(users)) return wrong;
   }

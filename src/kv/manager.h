@@ -71,15 +71,17 @@ class Manager {
   /// Stores an image of the sequence's state after its first `computed` tokens, a whole number of blocks that commit() has seen. False if there is no slot for
   /// it, or the sequence may not feed the cache. True if there was one already.
   bool checkpoint(SeqBlocks&, std::span<const int32_t> tokens, int64_t computed);
-  /// Takes a slot for the state after the first `position` tokens, which the step that is being planned will write there. False if there is none, such a state
-  /// is stored already, or the sequence may not feed the cache. REQUIRES: its whole blocks up to there are known, positions of one step ascend.
+  /// Takes a slot for the state after the first `position` tokens, a whole number of blocks, which the step that is being planned will write there. False if
+  /// there is no slot, or the sequence may not feed the cache. True if such a state is stored already. REQUIRES: positions of one step descend.
   bool reserve_image(SeqBlocks&, int64_t position);
-  /// The step was carried out and commit() has seen it: files what reserve_image() took. Returns how many states.
+  /// The step was carried out and commit() has seen it: files what reserve_image() took. Returns how many states that are.
   int64_t publish_images(SeqBlocks&, std::span<const int32_t> tokens);
   /// It was not: gives the slots back.
   void cancel_images(SeqBlocks&);
   /// Gives everything back, the tail first, so that shared heads are evicted last.
   void release(SeqBlocks&);
+  /// Whether what the sequence computes from now on is kept for others.
+  bool feeds(const SeqBlocks& s) const { return caching_ && s.cacheable && s.epoch == epoch_; }
   /// How many blocks release() would make available, per group.
   Counts held(const SeqBlocks&) const;
 
@@ -107,11 +109,17 @@ class Manager {
   bool apply(const Change&, const SeqBlocks&, Walk&);
   bool confirm(const SeqBlocks&, std::span<const int32_t> tokens, const Walk&) const;
   void claim_state(SeqBlocks&, int64_t blocks);
-  Hit replayed(const SeqBlocks&, int64_t known, const Walk&) const;
-  void claim_windows(SeqBlocks&, const Hit&);
   void ready_to_claim(SeqBlocks&, std::span<const int32_t> tokens, int64_t blocks);
   Miss explain(const SeqBlocks&, std::span<const int32_t> tokens, int64_t limit) const;
   Miss nothing_under(const SeqBlocks&, int64_t block) const;
+  // again.cc
+  Hit replayed(int64_t known, const Walk&) const;
+  void begin_windows(SeqBlocks&, const Hit&);
+  int64_t windows_lack(const SeqBlocks&, int64_t tokens) const;
+  void fill_windows(SeqBlocks&, int64_t tokens);
+  // images.cc
+  const base::BlockLink* image_link(const SeqBlocks&, int64_t position) const;
+  bool file_image(const SeqBlocks&, std::span<const int32_t> tokens, int64_t position, int32_t slot);
   // manager.cc
   void publish(int group, SeqBlocks&, std::span<const int32_t> tokens, int64_t full);
   void leave_window(int group, SeqBlocks&, int64_t computed);

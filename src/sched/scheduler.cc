@@ -7,7 +7,11 @@
 
 namespace isotope::sched {
 
-Scheduler::Scheduler(const SchedulerOptions& o, Owner& owner) : owner_(owner), group_(o.lockstep_group), share_(o.fair_share) {
+namespace {
+constexpr int64_t kLookPast = 16;  ///< requests behind one that waits for a state that a pass looks at
+}
+
+Scheduler::Scheduler(const SchedulerOptions& o, Owner& owner) : owner_(owner), group_(o.lockstep_group), share_(o.fair_share), wait_passes_(o.wait_passes) {
   input_.limits = o.limits;
   if (delayer_active(o.delayer, o.lockstep_group)) delayer_.emplace(o.delayer, o.limits.token_budget);
   next_waiting_ = waiting_.end();
@@ -37,6 +41,8 @@ void Scheduler::add(Entry& e) {
   e.queued = true;
   e.started = false;
   e.holds_before = holds_;
+  e.waits = 0;
+  e.first_wait = e.wait_computed = -1;
 }
 
 void Scheduler::remove(Entry& e, int64_t used, bool own_end) {
@@ -88,12 +94,42 @@ void Scheduler::collect_running() {
   for (size_t i = 0; i < running_states_.size(); ++i) running_states_[i].held = owner_.held(*by_ref_[i]);
 }
 
+/// Whether a request is better off when it lets this pass go by: the one that computes its prefix is about to store a state, from which it can go on.
+bool Scheduler::waits_for_state(Entry& e, const SeqState& s) {
+  if (wait_passes_ <= 0) return false;
+  const bool worth = s.promised - s.computed >= input_.limits.token_budget;
+  const bool expired = e.first_wait >= 0 && passes_ - e.first_wait >= wait_passes_;
+  if (worth && !expired) {
+    if (e.wait_computed < 0) {
+      ++wait_counts_.started;
+      e.wait_computed = s.computed;
+      if (e.first_wait < 0) e.first_wait = passes_;
+    }
+    ++e.waits;
+    return true;
+  }
+  if (e.wait_computed < 0) return false;
+  const int64_t more = s.computed - std::exchange(e.wait_computed, -1);
+  ++(worth ? wait_counts_.expired : more > 0 ? wait_counts_.satisfied : wait_counts_.ended);
+  if (!worth) wait_counts_.tokens += std::max<int64_t>(0, more);
+  return false;
+}
+
 /// The i-th waiting request as planning sees it, looked up on demand; null at the end of the queue.
 const SeqState* Scheduler::probe(size_t i) {
   while (waiting_states_.size() <= i) {
     if (next_waiting_ == waiting_.end()) return nullptr;
+    if (passed_over_ && ++looked_past_ > kLookPast) {
+      next_waiting_ = waiting_.end();
+      return nullptr;
+    }
     Entry* e = *next_waiting_++;
-    waiting_states_.push_back(owner_.waiting_state(*e));
+    const SeqState state = owner_.waiting_state(*e);
+    if (waits_for_state(*e, state)) {
+      passed_over_ = true;
+      continue;
+    }
+    waiting_states_.push_back(state);
     waiting_states_.back().ref = int32_t(by_ref_.size());
     by_ref_.push_back(e);
   }
@@ -129,6 +165,9 @@ Signals Scheduler::observe(const Pass& pass) {
   collect_running();
   waiting_states_.clear();
   next_waiting_ = waiting_.begin();
+  ++passes_;
+  passed_over_ = false;
+  looked_past_ = 0;
   last_exit_.reset();
   signals_ = {};
   if (!delayer_) return signals_;

@@ -31,6 +31,18 @@ struct Entry {
   int64_t holds_before = 0;  ///< Scheduler::holds() when it arrived
   bool queued = false;       ///< waits; else it runs, or was never added
   bool started = false;      ///< has been admitted once
+  int64_t waits = 0;             ///< passes in which it was passed over, see SchedulerOptions::wait_passes
+  int64_t first_wait = -1;       ///< number of the first one; -1 = none
+  int64_t wait_computed = -1;    ///< tokens of its hit when it began to wait; -1 = does not wait
+};
+
+/// Requests that waited for a state which another one was about to store, since the start.
+struct WaitCounts {
+  int64_t started = 0;
+  int64_t satisfied = 0;  ///< found more than when they began
+  int64_t ended = 0;      ///< nobody was about to store it any more
+  int64_t expired = 0;
+  int64_t tokens = 0;     ///< that those that were satisfied found more
 };
 
 /// What the scheduler asks of its owner while it plans. `ref` of the states is the scheduler's own business.
@@ -47,6 +59,9 @@ struct SchedulerOptions {
   levers::PrefillDelayer delayer;
   bool lockstep_group = false;  ///< ranks step together: the group decides on holds, see observe()
   bool fair_share = true;
+  /// Above 0: a request whose hit would grow by a whole step's tokens, had a running one stored the state that it is about to store, is passed over until it
+  /// has, for so many passes at most. 0 = never.
+  int64_t wait_passes = 0;
 };
 
 /// What is true at the beginning of a pass.
@@ -95,6 +110,7 @@ class Scheduler {
   std::optional<Exit> last_exit() const { return last_exit_; }  ///< of the last pass, without a delayer none
   const Signals& last_signals() const { return signals_; }
   int64_t holds() const { return holds_; }  ///< passes in which prefill was held, since the start
+  const WaitCounts& waits() const { return wait_counts_; }
   int64_t probed() const { return int64_t(waiting_states_.size()); }  ///< waiting requests that the last pass looked at
   const Limits& limits() const { return input_.limits; }
 
@@ -103,6 +119,7 @@ class Scheduler {
   void collect_running();
   bool tight() const;
   const SeqState* probe(size_t i);
+  bool waits_for_state(Entry&, const SeqState&);
   void probe_for_delayer();
   void collect_waiting();
 
@@ -124,6 +141,11 @@ class Scheduler {
   std::vector<SeqState> running_states_, waiting_states_;
   std::vector<Entry*> by_ref_;
   Entries::const_iterator next_waiting_;  ///< the first one without a state in this pass
+  int64_t wait_passes_;
+  int64_t passes_ = 0;     ///< since the start
+  bool passed_over_ = false;  ///< in this pass somebody waits for a state, and others may go first
+  int64_t looked_past_ = 0;   ///< how many have been looked at since
+  WaitCounts wait_counts_;
   int64_t probed_tokens_ = 0;
 };
 

@@ -70,13 +70,6 @@ Json stop_reason(const Choice& c) {
   return nullptr;
 }
 
-// Why the cached part of the prompt ends where it ends; null when all that was there has been reused.
-Json cache_reason_json(const RequestStats& s) {
-  static constexpr const char* kCauses[] = {"none", "cold", "token", "salt", "lora", "evicted", "block_edge", "window", "no_checkpoint"};
-  if (s.cache_reason == CacheReason::none) return nullptr;
-  return {{"cause", kCauses[size_t(s.cache_reason)]}, {"position", s.cache_position}};
-}
-
 const char* finish_of(const Delta& d) {
   return d.called && d.finished->finish() == FinishReason::stop ? "tool_calls" : finish_name(d.finished->finish());
 }
@@ -98,6 +91,12 @@ void add_common(const Call& call, const Frontend& front, const Delta& d, Json& c
 }
 
 }  // namespace
+
+Json cache_reason_json(const RequestStats& s) {
+  static constexpr const char* kCauses[] = {"none", "cold", "token", "salt", "lora", "evicted", "block_edge", "window", "no_checkpoint"};
+  if (s.cache_reason == CacheReason::none) return nullptr;
+  return {{"cause", kCauses[size_t(s.cache_reason)]}, {"position", s.cache_position}};
+}
 
 int64_t code_points(std::string_view text) {
   return std::count_if(text.begin(), text.end(), [](char c) { return (static_cast<unsigned char>(c) & 0xC0) != 0x80; });

@@ -33,6 +33,8 @@ Json chunk_choice_json(const Call&, const Frontend&, const Delta&);
 Json usage_json(const Usage&);
 /// chat: one object for each token, with its alternatives.
 Json chat_logprobs_json(const Call&, const Frontend&, const std::vector<Entry>&);
+/// Why the cached part of the prompt ends where it ends, {cause, position}; null when all that was there has been reused.
+Json cache_reason_json(const RequestStats&);
 /// What the engine measured, with the seed; times in milliseconds where the name says so. llama-server's names where it has one.
 Json timings_json(const Job&);
 /// vLLM's list for the prompt: null for the first token, then a map from token id to {logprob, rank, decoded_token}.

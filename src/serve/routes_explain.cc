@@ -1,5 +1,6 @@
 // GET /requests and /requests/ID: the decisions that shaped a request, as `isotope explain` shows them.
 #include "serve/answer.h"
+#include "serve/answer_format.h"
 #include "serve/api.h"
 
 namespace isotope::serve {
@@ -33,6 +34,9 @@ Json summary_json(const RequestRecord& r) {
           {"state", state_name(r.finish)},
           {"prompt_tokens", s.prompt_tokens},
           {"cached_tokens", s.cached_tokens},
+          {"cache_reason", cache_reason_json(s)},
+          {"replayed_tokens", s.replayed_tokens},
+          {"checkpoint_waits", s.checkpoint_waits},
           {"output_tokens", s.output_tokens},
           {"chunks", s.chunks},
           {"preemptions", s.preemptions},

@@ -275,7 +275,11 @@ class Explain(unittest.TestCase):
             for words in ("routed to rank 1 and charged 161 tokens: explicit rank", "160 of 161 tokens found in the cache", "computed 1 tokens from position 160"):
                 self.assertIn(words, text.stdout)
             self.assertIn("cmpl-mine-0", run("explain", "--url", url).stdout)
-            self.assertEqual(json.loads(run("explain", "mine-1", "--json", "--url", url).stdout)["requests"][0]["label"], "cmpl-mine-1")
+            told = json.loads(run("explain", "mine-1", "--json", "--url", url).stdout)["requests"][0]
+            self.assertEqual(told["label"], "cmpl-mine-1")
+            reason = told["cache_reason"]  # of the part that was found; the words say the same
+            self.assertEqual("not more of it cached: %s at token %d" % (reason["cause"], reason["position"]) if reason else "", reason and next(
+                line.strip() for line in text.stdout.splitlines() if "not more of it cached" in line) or "")
             missing = run("explain", "nobody", "--url", url)
             self.assertEqual(missing.returncode, 1)
             self.assertIn("no request", missing.stderr)

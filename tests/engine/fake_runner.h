@@ -1,5 +1,5 @@
 // A model made of arithmetic: the logits at a position are a hash of the tokens that it finds through the block tables, so that a
-// wrong block, slot, position, window or order of steps changes the output. It also reports every read of a cell that does not
+// wrong block, slot, position, window or order of steps changes the output. A group of states holds a hash of all tokens so far. It also reports every read of a cell that does not
 // hold what it should.
 #pragma once
 
@@ -43,6 +43,12 @@ inline void reference_logits(std::span<const int32_t> tokens, std::span<const kv
   uint64_t h = 1;
   for (const auto& g : groups) {
     h = mix(h + 17);
+    if (g.window == kv::kStateGroup) {
+      uint64_t state = 0;
+      for (int64_t i = 0; i <= p; ++i) state = see(state, i, tokens[size_t(i)]);
+      h = mix(h + state);
+      continue;
+    }
     for (int64_t i = Vision{g.window}.from(p); i <= p; ++i) h = see(h, i, tokens[size_t(i)]);
   }
   fill_logits(h, out);
@@ -53,6 +59,7 @@ class FakeRunner final : public Runner {
   FakeRunner(int64_t vocab, int block_size, std::vector<kv::GroupConfig> groups)
       : vocab_(vocab), block_size_(block_size), groups_(std::move(groups)) {
     for (const auto& g : groups_) cells_.emplace_back(size_t(g.blocks * block_size));
+    if (groups_.back().window == kv::kStateGroup) states_.resize(size_t(groups_.back().blocks));
   }
 
   Result<tensor::Tensor> forward(const ops::Batch& b) override {
@@ -65,14 +72,19 @@ class FakeRunner final : public Runner {
       if (throws) throw std::runtime_error("the test asked for an exception");
       return fail(Code::internal, "the test asked for a failure");
     }
-    for (size_t g = 0; g < groups_.size(); ++g) write(b, g);
+    for (size_t g = 0; g < groups_.size(); ++g) groups_[g].window == kv::kStateGroup ? advance(b, g) : write(b, g);
     logits_.resize(size_t(std::max<int64_t>(1, b.R()) * vocab_));
     for (int64_t r = 0; r < b.R(); ++r) read(b, r);
     if (step_time.count()) std::this_thread::sleep_for(step_time);
     return tensor::Tensor{logits_.data(), b.R(), vocab_, vocab_};
   }
 
-  std::atomic<int64_t> steps{0}, bad_reads{0}, bad_writes{0}, largest_batch{0}, largest_step{0};
+  void copy_state(int, int32_t from, int32_t to) override { states_[size_t(to)] = states_[size_t(from)]; }
+  void clear_block(int group, int32_t block) override {
+    for (int i = 0; i < block_size_; ++i) cells_[size_t(group)][size_t(block * block_size_ + i)] = {};
+  }
+
+  std::atomic<int64_t> steps{0}, captured{0}, left_alone{0}, bad_reads{0}, bad_writes{0}, largest_batch{0}, largest_step{0};
   int64_t fail_at_seqs = -1;  ///< fails once, the first time that many sequences share a step
   bool throws = false;        ///< by an exception instead of an error
   std::chrono::microseconds step_time{0};
@@ -88,11 +100,32 @@ class FakeRunner final : public Runner {
     auto& cells = cells_[g];
     for (int64_t t = 0; t < b.T(); ++t) {
       const int32_t slot = b.groups[g].slots[size_t(t)];
+      if (slot == -1 && groups_[g].window == 0) {  // what is there is read, or found wrong, with the rest of the context
+        ++left_alone;
+        continue;
+      }
       if (slot < 0 || size_t(slot) >= cells.size() || cells[size_t(slot)].step == steps) {
         ++bad_writes;
         continue;
       }
       cells[size_t(slot)] = {b.tokens[size_t(t)], b.positions[size_t(t)], steps};
+    }
+  }
+
+  /// The states of the batch's sequences go on by their tokens.
+  void advance(const ops::Batch& b, size_t g) {
+    row_states_.resize(size_t(b.T()));
+    for (int64_t s = 0; s < b.S(); ++s) {
+      State& state = states_.at(size_t(b.groups[g].block_table[s * b.groups[g].table_stride]));
+      const int32_t first = b.query_start[size_t(s)], end = b.query_start[size_t(s) + 1];
+      if (first < end && b.positions[size_t(first)] == 0) state = {};
+      for (int32_t t = first; t < end; ++t) {
+        if (state.tokens != b.positions[size_t(t)]) ++bad_reads;
+        state = {see(state.hash, state.tokens, b.tokens[size_t(t)]), state.tokens + 1};
+        row_states_[size_t(t)] = state.hash;
+        for (const ops::Batch::Capture& c : b.captures)
+          if (c.seq == s && c.tokens == t - first + 1) states_.at(size_t(c.slot)) = state, ++captured;
+      }
     }
   }
 
@@ -105,6 +138,10 @@ class FakeRunner final : public Runner {
     uint64_t h = 1;
     for (size_t g = 0; g < groups_.size(); ++g) {
       h = mix(h + 17);
+      if (groups_[g].window == kv::kStateGroup) {
+        h = mix(h + row_states_[size_t(row)]);
+        continue;
+      }
       for (int64_t i = Vision{groups_[g].window}.from(p); i <= p; ++i) {
         const int32_t block = b.groups[g].block_table[s * b.groups[g].table_stride + i / block_size_];
         const Cell c = block < 0 ? Cell{} : cells_[g][size_t(block) * size_t(block_size_) + size_t(i % block_size_)];
@@ -119,6 +156,12 @@ class FakeRunner final : public Runner {
   int block_size_;
   std::vector<kv::GroupConfig> groups_;
   std::vector<std::vector<Cell>> cells_;
+  struct State {
+    uint64_t hash = 0;
+    int64_t tokens = 0;
+  };
+  std::vector<State> states_;
+  std::vector<uint64_t> row_states_;  ///< of the step, after each token
   std::vector<float> logits_;
 };
 

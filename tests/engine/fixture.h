@@ -23,6 +23,8 @@ struct Layout {
   kv::ManagerOptions kv_options = {};
   bool frontend_hash = true;
   levers::PrefillDelayer delayer = {};
+  kv::CheckpointOptions checkpoints = {.interval = 0};
+  std::function<void(uint64_t, kv::Manager&, kv::SeqBlocks&)> planned = {};
 };
 
 struct Rig {
@@ -39,6 +41,8 @@ struct Rig {
     p.kv_options = setup.kv_options;
     p.frontend_hash = setup.frontend_hash;
     p.delayer = setup.delayer;
+    p.checkpoints = setup.checkpoints;
+    p.planned = setup.planned;
     p.check_every_step = true;
     auto r = std::make_unique<FakeRunner>(kVocab, kBlock, setup.groups);
     runner = r.get();

@@ -2,6 +2,7 @@
 // left over from whoever had the slot before (field report G27).
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <sstream>
 
 #include "family.h"
@@ -101,6 +102,64 @@ TEST_P(Hybrid, SettingsOfCheckpointsDecideWhereStatesAreStored) {
     EXPECT_EQ(e->stats(2)->cached_tokens, c.cached);
     EXPECT_EQ(metric(*e, "state_checkpoints_total", "outcome=\"kept\"") > 0, std::string(c.interval) != "0");
   }
+}
+
+/// The must of hybrid models: in a conversation each turn computes what came since the last one, and less than an interval of what it has seen before; what it
+/// finds in the cache changes no bit; and where it found less than was cached, it is told why.
+TEST_P(Hybrid, AConversationComputesItsLastIntervalAtMost) {
+  constexpr int64_t kInterval = 64, kTurn = 90;
+  for (const char* midstep : {"0", "1"}) {
+    SCOPED_TRACE(midstep);
+    const auto e = open({.max_num_batched_tokens = 128}, {{"ATOM_STATE_CHECKPOINT_INTERVAL_TOKENS", std::to_string(kInterval)}, {"ATOM_GDN_STATE_MIDSTEP", midstep}});
+    ASSERT_TRUE(e);
+    for (uint64_t turn = 1; turn <= 5; ++turn) {
+      // The end of a turn is rewritten by the next one, as chat templates do, so that its last stored state is of no use.
+      auto said = prompt(kTurn * int64_t(turn), 6);
+      const int64_t kept = kTurn * int64_t(turn - 1) - 10;
+      for (size_t i = said.size() - 10; i < said.size(); ++i) said[i] = 3 + (said[i] + int32_t(turn)) % 250;
+      const auto cold = open();
+      const Answer want = run_one(*cold, request(turn, std::vector<int32_t>(said)));
+      expect_same(run_one(*e, request(turn, std::move(said))), want, "turn " + std::to_string(turn));
+      if (turn == 1) continue;
+      const RequestStats s = *e->stats(turn);
+      EXPECT_GT(s.cached_tokens, kept - kInterval - 16) << "turn " << turn;
+      EXPECT_LE(s.cached_tokens, kept);
+      EXPECT_NE(s.cache_reason, CacheReason::none);
+      if (s.cached_tokens < kept / 16 * 16) {
+        EXPECT_EQ(s.cache_reason, CacheReason::no_checkpoint);
+        EXPECT_EQ(s.cache_position, s.cached_tokens);
+      }
+      const auto records = e->records(std::to_string(turn), 1);
+      ASSERT_EQ(records.size(), 1u);
+      const auto admitted = std::find_if(records[0].decisions.begin(), records[0].decisions.end(), [](const Decision& d) { return d.kind == Decision::Kind::admitted; });
+      ASSERT_NE(admitted, records[0].decisions.end());
+      EXPECT_FALSE(admitted->reason.empty());
+    }
+    expect_all_blocks_back(*e);
+  }
+}
+
+/// States that are stored within a step are those of steps that end there: fewer steps, the same hits, the same bits.
+TEST_P(Hybrid, StatesAreStoredWithinAStep) {
+  int chunks[2] = {};
+  for (const bool midstep : {false, true}) {
+    const auto e = open({}, {{"ATOM_STATE_CHECKPOINT_INTERVAL_TOKENS", "48"}, {"ATOM_GDN_STATE_MIDSTEP", midstep ? "1" : "0"}, {"ATOM_STATE_CHECKPOINT_CHECK_BLOCKS", "1"}});
+    ASSERT_TRUE(e);
+    for (const int64_t n : {230, 199, 150, 100, 60}) {  // each goes on from a state within the first one's prompt
+      auto p = prompt(n, 8);
+      p.back() = 3 + (p.back() + 1) % 250;
+      const auto cold = open();
+      const Answer want = run_one(*cold, request(uint64_t(n), std::vector<int32_t>(p)));
+      expect_same(run_one(*e, request(uint64_t(n), std::move(p))), want, "prompt of " + std::to_string(n));
+      if (n < 230) EXPECT_EQ(e->stats(uint64_t(n))->cached_tokens, (n - 1) / 48 * 48) << n;
+    }
+    chunks[midstep] = e->stats(230)->chunks;
+    EXPECT_EQ(metric(*e, "midstep_checkpoints_total") > 0, midstep);
+    EXPECT_EQ(metric(*e, "state_checkpoint_cuts_total") > 0, !midstep);
+    expect_all_blocks_back(*e);
+  }
+  EXPECT_EQ(chunks[0], 6);  // 48 96 144 192 224 230
+  EXPECT_EQ(chunks[1], 1);
 }
 
 /// More prefixes than slots: the oldest states go, requests never fail or wait for them, and answers stay.

@@ -186,17 +186,17 @@ void meet_all(const float* S, int depth, const float* a, const float* b, int64_t
   }
 }
 
-/// The state at the start of the next chunk. Four rows at once: each is a chain of dependent sums.
-void absorb(float* S, int depth, const StateRow& last, const float* const* keys, const f32x16* rows) {
-  const f32x16 reach = set1(last.reach);
+/// S = reach · S + sum over j of k(j) u(j)ᵀ. Four rows at once: each is a chain of dependent sums.
+template <class Reach>
+inline void absorb_rows(float* S, int depth, Reach&& reach, const float* const* keys, const f32x16* rows) {
   f32x16 u[kStateChunk];
   const float* k[kStateChunk];
 #pragma GCC unroll 8
-  for (int j = 0; j < kStateChunk; ++j) u[j] = set1(last.carry[j]) * rows[j], k[j] = keys[j];
+  for (int j = 0; j < kStateChunk; ++j) u[j] = rows[j], k[j] = keys[j];
   const auto add = [&]<int N>(int i) {
     f32x16 s[N];
 #pragma GCC unroll 4
-    for (int n = 0; n < N; ++n) s[n] = reach * load(S + 16 * (i + n));
+    for (int n = 0; n < N; ++n) s[n] = reach(i + n) * load(S + 16 * (i + n));
 #pragma GCC unroll 8
     for (int j = 0; j < kStateChunk; ++j) {
 #pragma GCC unroll 4
@@ -208,6 +208,15 @@ void absorb(float* S, int depth, const StateRow& last, const float* const* keys,
   int i = 0;
   for (; i + 4 <= depth; i += 4) add.template operator()<4>(i);
   for (; i < depth; ++i) add.template operator()<1>(i);
+}
+
+/// The state at the start of the next chunk.
+void absorb(float* S, int depth, const StateRow& last, const float* const* keys, const f32x16* rows) {
+  f32x16 u[kStateChunk];
+#pragma GCC unroll 8
+  for (int j = 0; j < kStateChunk; ++j) u[j] = set1(last.carry[j]) * rows[j];
+  const f32x16 reach = set1(last.reach);
+  absorb_rows(S, depth, [&](int) { return reach; }, keys, u);
 }
 
 /// Sᵀ times what the rows of a chunk have.

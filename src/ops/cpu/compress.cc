@@ -16,6 +16,7 @@ namespace {
 struct Window {
   int32_t seq = 0;
   int64_t number = 0;
+  int32_t row = 0;  ///< of that token
 };
 
 /// The batch's windows of `ratio` tokens whose last token is in it.
@@ -24,7 +25,7 @@ std::span<Window> closing(const SparseContext& c, int ratio) {
   size_t n = 0;
   for (int32_t s = 0; s < int32_t(c.batch.S()); ++s)
     for (int32_t t = c.batch.query_start[size_t(s)]; t < c.batch.query_start[size_t(s) + 1]; ++t)
-      if ((c.batch.positions[size_t(t)] + 1) % ratio == 0) out[n++] = {s, c.batch.positions[size_t(t)] / ratio};
+      if ((c.batch.positions[size_t(t)] + 1) % ratio == 0) out[n++] = {s, c.batch.positions[size_t(t)] / ratio, t};
   return out.first(n);
 }
 
@@ -37,6 +38,7 @@ class Entries {
 
   /// `turns`: scratch() numbers.
   void store(const Window& w, float* row, float* turns) const {
+    if (c_.group(layer_).slots[size_t(w.row)] < 0) return;  // the entry is there, made of the tokens' true values
     if (rope_) {
       const int64_t half = rope_->rot / 2;
       turn_by(*rope_, int32_t(w.number * ratio_), turns, turns + half);

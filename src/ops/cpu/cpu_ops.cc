@@ -107,6 +107,11 @@ void CpuOps::begin(const Batch& batch, KvCache* kv) {
   layer_ = 0;
   ropes_.begin();
   batch_ = batch;
+  for (const Batch::Capture& c : batch.captures) {
+    ISO_CHECK(c.seq >= 0 && c.seq < batch.S() && c.tokens > 0);
+    const int32_t first = batch.query_start[size_t(c.seq)];
+    ISO_CHECK(first + c.tokens <= batch.query_start[size_t(c.seq) + 1] && (batch.positions[size_t(first)] + c.tokens) % kStateChunk == 0);
+  }
   kv_ = static_cast<CpuKvCache*>(kv);
   sparse_->begin();
 }

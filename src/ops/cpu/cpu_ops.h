@@ -121,7 +121,8 @@ class CpuOps final : public Ops {
   void store_kv(const AttentionArgs&);
   /// Stores k and v as they are, unless the args say that they are stored.
   void store_shaped(const AttentionArgs&);
-  /// The place in the slot of the batch's sequence s, cleared if the sequence begins in this step.
+  float* state_in(StatePlace, int64_t floats, int32_t slot) const;
+  /// The place in the slot of the batch's sequence s.
   float* state_of(StatePlace, int64_t floats, int64_t s) const;
   /// Calls f(sequence, piece) for all sequences' pieces in [0, pieces); on this thread alone when a piece's tokens cost little.
   template <class F>
@@ -131,6 +132,9 @@ class CpuOps final : public Ops {
   void make_state_rows(const StateStep&, kernels::cpu::StateRow* table, int64_t s, const Span&, int64_t group, bool first);
   void walk_panel(const StateStep&, const kernels::cpu::StateRow* table, int64_t s, const Span&, int64_t panel, Tensor out);
   void keep_open_rows(const StateStep&);
+  struct ChannelSpan;
+  void walk_channels(const ChannelDeltaArgs&, int64_t s, int64_t h, ChannelSpan, Tensor out);
+  void walk_channel_panel(const ChannelDeltaArgs&, int64_t s, int64_t panel, const Span&, const ChannelSpan&, Tensor out);
 
   const kernels::cpu::KernelTable& k_;
   Precision precision_;

@@ -17,13 +17,18 @@ constexpr int64_t kGateCost = 8, kSigmoidCost = 4;
 
 }  // namespace
 
-float* CpuOps::state_of(StatePlace at, int64_t floats, int64_t s) const {
+float* CpuOps::state_in(StatePlace at, int64_t floats, int32_t slot) const {
   const KvLayerSpec& spec = kv_->spec(at.layer);
-  ISO_CHECK(at.offset >= 0 && floats >= 0 && at.offset + floats <= spec.state_floats && size_t(spec.group) < batch_.groups.size());
-  const Batch::Group& g = batch_.groups[size_t(spec.group)];
-  const int32_t slot = g.block_table[s * g.table_stride];
+  ISO_CHECK(at.offset >= 0 && floats >= 0 && at.offset + floats <= spec.state_floats);
   ISO_CHECK(slot >= 0 && slot < kv_->blocks[size_t(spec.group)]);
   return kv_->state(at.layer, slot) + at.offset;
+}
+
+float* CpuOps::state_of(StatePlace at, int64_t floats, int64_t s) const {
+  const KvLayerSpec& spec = kv_->spec(at.layer);
+  ISO_CHECK(size_t(spec.group) < batch_.groups.size());
+  const Batch::Group& g = batch_.groups[size_t(spec.group)];
+  return state_in(at, floats, g.block_table[s * g.table_stride]);
 }
 
 Tensor CpuOps::short_conv(Tensor x, const ShortConv& c, StatePlace at) {
@@ -36,9 +41,14 @@ Tensor CpuOps::short_conv(Tensor x, const ShortConv& c, StatePlace at) {
     float* const state = state_of(at, c.state_floats(), s);
     const int64_t begin = piece * kChannels, end = std::min(C, begin + kChannels);
     for (int i = 0; i + 1 < c.width; ++i) clear_if(r.begins, state + i * C + begin, end - begin);
-    k_.recurrent.conv({.in = x.row(r.first), .out = out.row(r.first), .in_stride = x.stride, .out_stride = out.stride, .tokens = r.n,
-                       .weight = c.weight.data(), .bias = c.bias.empty() ? nullptr : c.bias.data(), .state = state, .channels = C,
-                       .begin = begin, .end = end, .width = c.width, .silu = c.silu});
+    walk_captured(batch_, s, 0, r.n, [&](int64_t from, int64_t n) {
+      k_.recurrent.conv({.in = x.row(r.first + from), .out = out.row(r.first + from), .in_stride = x.stride, .out_stride = out.stride, .tokens = n,
+                         .weight = c.weight.data(), .bias = c.bias.empty() ? nullptr : c.bias.data(), .state = state, .channels = C,
+                         .begin = begin, .end = end, .width = c.width, .silu = c.silu});
+    }, [&](int32_t slot) {
+      float* const image = state_in(at, c.state_floats(), slot);
+      for (int i = 0; i + 1 < c.width; ++i) std::copy(state + i * C + begin, state + i * C + end, image + i * C + begin);
+    });
   });
   return out;
 }
@@ -86,10 +96,13 @@ Tensor CpuOps::scan(const ScanArgs& args) {
     const int64_t first = piece * kLanes;
     float* const state = state_of(a.at, a.state_floats(), s) + piece * floats;
     clear_if(r.begins, state, floats);
-    k_.recurrent.scan({.state = state, .x = a.x.row(r.first) + first, .b = a.b.row(r.first), .c = a.c.row(r.first), .dt = a.dt.row(r.first) + first,
-                       .alpha = nullptr, .neg_a = a.neg_a.data() + piece * floats, .d = a.d.data() + first, .out = out.row(r.first) + first,
-                       .x_stride = a.x.stride, .bc_stride = a.b.stride, .dt_stride = a.dt.stride, .out_stride = out.stride, .tokens = r.n,
-                       .states = int(N), .lanes = lanes_at(first, a.dim)});
+    walk_captured(batch_, s, 0, r.n, [&](int64_t from, int64_t n) {
+      const int64_t row = r.first + from;
+      k_.recurrent.scan({.state = state, .x = a.x.row(row) + first, .b = a.b.row(row), .c = a.c.row(row), .dt = a.dt.row(row) + first,
+                         .alpha = nullptr, .neg_a = a.neg_a.data() + piece * floats, .d = a.d.data() + first, .out = out.row(row) + first,
+                         .x_stride = a.x.stride, .bc_stride = a.b.stride, .dt_stride = a.dt.stride, .out_stride = out.stride, .tokens = n,
+                         .states = int(N), .lanes = lanes_at(first, a.dim)});
+    }, [&](int32_t slot) { std::copy(state, state + floats, state_in(a.at, a.state_floats(), slot) + piece * floats); });
   });
   return out;
 }
@@ -106,34 +119,10 @@ struct Slot {
   }
 };
 
-/// Tokens of which keys and queries of one head (a KiB a token) stay in the second-level cache; whole chunks.
-constexpr int64_t kSpan = 64;
-static_assert(kSpan % kStateChunk == 0);
-
-int rows_open(const Batch& b, int64_t row) { return b.positions[size_t(row)] % kStateChunk; }
-
 }  // namespace
 
-/// Tokens of a span of sequence s: those with positions in [span * kSpan, (span + 1) * kSpan), counted from the first token's chunk.
-struct CpuOps::Span {
-  int64_t first, n;  ///< rows of the batch
-  int at;            ///< rows of the open chunk before them
-  bool begins;       ///< the sequence's first token is among them
-  Span(const Batch& b, int64_t s, int64_t span) {
-    const SequenceRows r = rows_of(b, s);
-    const int before = rows_open(b, r.first);
-    const int64_t begin = span ? span * kSpan - before : 0;
-    first = r.first + begin;
-    n = std::min(r.n, (span + 1) * kSpan - before) - begin;
-    at = span ? 0 : before;
-    begins = r.begins && span == 0;
-  }
-};
-
 Tensor CpuOps::walk_chunks(const StateStep& a) {
-  int64_t longest = 0;
-  for (int64_t s = 0; s < batch_.S(); ++s) longest = std::max<int64_t>(longest, batch_.query_start[size_t(s) + 1] - batch_.query_start[size_t(s)]);
-  const int64_t spans = (longest + kStateChunk - 1 + kSpan - 1) / kSpan, shared = a.heads / a.groups;
+  const int64_t spans = spans_of(batch_), shared = a.heads / a.groups;
   const std::span<kernels::cpu::StateRow> table = arena_->take<kernels::cpu::StateRow>(size_t(batch_.T() * a.heads));
   for_pieces(a.groups * spans, (a.depth + shared) * kStateChunk / 8, [&](int64_t s, int64_t piece) {
     const Span t(batch_, s, piece % spans);
@@ -165,12 +154,16 @@ void CpuOps::make_state_rows(const StateStep& a, kernels::cpu::StateRow* table, 
 void CpuOps::walk_panel(const StateStep& a, const kernels::cpu::StateRow* table, int64_t s, const Span& t, int64_t panel, Tensor out) {
   const int64_t each = panels(a.width), h = panel / each, first = panel % each * kLanes, group = a.group_of(h), floats = a.depth * kLanes;
   const Slot slot(state_of(a.at, a.floats, s), a);
-  clear_if(t.begins, slot.state + panel * floats, floats);
-  a.kernel({.state = slot.state + panel * floats, .open = slot.open + panel * kStateChunk * kLanes, .open_keys = slot.keys + group * kStateChunk * a.depth,
-            .rows = table + h * batch_.T() + t.first, .q = a.q.row(t.first) + group * a.depth, .k = a.k.row(t.first) + group * a.depth,
-            .x = a.x.row(t.first) + h * a.width + first, .skip = a.skip.empty() ? 0 : a.skip[size_t(h)], .out = out.row(t.first) + h * a.width + first,
-            .qk_stride = a.q.stride, .x_stride = a.x.stride, .out_stride = out.stride, .tokens = t.n, .at = t.at,
-            .depth = int(a.depth), .lanes = lanes_at(first, a.width)});
+  float* const state = slot.state + panel * floats;
+  clear_if(t.begins, state, floats);
+  walk_captured(batch_, s, t.begin, t.begin + t.n, [&](int64_t from, int64_t n) {
+    const int64_t row = t.first + from - t.begin;
+    a.kernel({.state = state, .open = slot.open + panel * kStateChunk * kLanes, .open_keys = slot.keys + group * kStateChunk * a.depth,
+              .rows = table + h * batch_.T() + row, .q = a.q.row(row) + group * a.depth, .k = a.k.row(row) + group * a.depth,
+              .x = a.x.row(row) + h * a.width + first, .skip = a.skip.empty() ? 0 : a.skip[size_t(h)], .out = out.row(row) + h * a.width + first,
+              .qk_stride = a.q.stride, .x_stride = a.x.stride, .out_stride = out.stride, .tokens = n, .at = rows_open(batch_, row),
+              .depth = int(a.depth), .lanes = lanes_at(first, a.width)});
+  }, [&](int32_t image) { std::copy(state, state + floats, state_in(a.at, a.floats, image) + panel * floats); });
 }
 
 /// Of sequences whose step ends in another chunk than it began in. (The rows that join the chunk it began in are kept while others still read those before.)

@@ -8,6 +8,7 @@
 #include <cstring>
 #include <functional>
 #include <random>
+#include <span>
 
 #include "kernels/cpu/pick.h"
 #include "ops/ops.h"
@@ -42,7 +43,7 @@ class Walk {
     for (int slot = 0; slot < kSlots; ++slot) spoil(slot);
   }
 
-  std::vector<float> step(const std::vector<Part>& parts, const Step& f) {
+  std::vector<float> step(const std::vector<Part>& parts, const Step& f, const std::vector<Batch::Capture>& captures = {}) {
     std::vector<int32_t> tokens, positions, start{0}, context, slots;
     std::vector<int64_t> at;
     for (const Part& p : parts) {
@@ -53,7 +54,7 @@ class Walk {
     }
     tokens.resize(at.size());
     const Batch::Group group{slots.data(), 1, {}};
-    ops_->begin({tokens, positions, start, context, {}, {&group, 1}}, kv_.get());
+    ops_->begin({.tokens = tokens, .positions = positions, .query_start = start, .context_len = context, .groups = {&group, 1}, .captures = captures}, kv_.get());
     const Tensor t = f(*ops_, at);
     std::vector<float> out;
     for (int64_t r = 0; r < t.rows; ++r) out.insert(out.end(), t.row(r), t.row(r) + t.cols);
@@ -114,6 +115,32 @@ inline void expect_together(int64_t T, int64_t state_floats, const Step& step, c
   }
 }
 
+/// States captured in the middle of a step go on like that of one that ended there; nor does capturing change a step, or the sequence beside it.
+inline void expect_captured(int64_t T, int64_t state_floats, const Step& step, const std::vector<float>& want) {
+  const size_t cols = want.size() / size_t(T);
+  const auto same = [&](std::span<const float> got, int64_t from) {
+    return std::memcmp(got.data(), &want[size_t(from) * cols], got.size_bytes()) == 0;
+  };
+  for (const int64_t begin : {int64_t{0}, int64_t{3}, int64_t{8}}) {
+    SCOPED_TRACE(testing::Message() << "captured in a step that begins at " << begin);
+    Walk walk({.threads = 2, .pin = false}, state_floats);
+    if (begin) walk.step({{0, 0, begin}}, step);
+    const int64_t places[] = {(begin / 8 + 1) * 8, T / 8 * 8};
+    std::vector<Batch::Capture> captures;
+    for (int32_t i = 0; i < 2; ++i)
+      if (i == 0 || places[1] > places[0]) captures.push_back({1, int32_t(places[i] - begin), 2 + i});
+    const auto got = walk.step({{1, 0, 5}, {0, begin, T - begin}}, step, captures);
+    ASSERT_TRUE(same(std::span(got).first(5 * cols), 0));
+    ASSERT_TRUE(same(std::span(got).subspan(5 * cols), begin));
+    for (const Batch::Capture& c : captures) {
+      const int64_t from = begin + c.tokens;
+      if (from < T) {
+        ASSERT_TRUE(same(walk.step({{c.slot, from, T - from}}, step), from)) << from;
+      }
+    }
+  }
+}
+
 /// Every way to run it gives the bits of the first; those are near `want`.
 inline void expect_all_ways(int64_t T, int64_t state_floats, const Step& step, const std::vector<double>& want) {
   std::vector<float> first;
@@ -135,6 +162,7 @@ inline void expect_all_ways(int64_t T, int64_t state_floats, const Step& step, c
     ASSERT_EQ(std::memcmp(got.data(), first.data(), got.size() * sizeof(float)), 0);
   }
   expect_together(T, state_floats, step, first);
+  expect_captured(T, state_floats, step, first);
   for (size_t i = 0; i < want.size(); ++i) ASSERT_NEAR(first[i], want[i], 2e-5 * (1 + std::abs(want[i]))) << i;
 }
 
