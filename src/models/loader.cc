@@ -39,7 +39,7 @@ Result<void> plan_weights(Planner& plan, const Arch& arch, Transformer& out) {
     if (head && c.tied_head) continue;
     ISO_CHECK_OK(plan.add(row, out.globals, head ? plan.names().head : plan.names().body));
   }
-  if (c.compressed) ISO_CHECK_OK(plan.add_final_streams(out.globals, plan.names().body));
+  if (c.hyper) ISO_CHECK_OK(plan.add_final_streams(out.globals, plan.names().body));
   if (c.streams.count) ISO_CHECK_OK(plan.add_streams(out.globals));
   out.layers.resize(size_t(c.layers));
   for (size_t l = 0; l < out.layers.size(); ++l) {
@@ -53,9 +53,12 @@ Result<void> plan_weights(Planner& plan, const Arch& arch, Transformer& out) {
       else ISO_CHECK_OK(plan.add(row, out.layers[l], prefix));
     }
     ISO_CHECK_OK(plan.add_mixer(out.layers[l], c.layer[l].mixer, prefix));
+    if (c.layer[l].ngrams >= 0) ISO_CHECK_OK(plan.add_ngrams(out.layers[l], c.layer[l].ngrams, prefix));
     if (c.latent && c.layer[l].attends()) ISO_CHECK_OK(plan.add_latent(out.layers[l], prefix));
+    if (c.hyper) ISO_CHECK_OK(plan.add_layer_streams(out.layers[l], prefix));
     if (c.compressed) ISO_CHECK_OK(plan.add_compressed(out.layers[l], c.layer[l], prefix));
     else if (c.layer[l].choosing == Choosing::own) ISO_CHECK_OK(plan.add_indexer(out.layers[l], prefix));
+    else if (c.index && c.latent && c.layer[l].choosing == Choosing::none) plan.ignore_indexer(prefix);
     if (moe) ISO_CHECK_OK(plan.add_moe(out.layers[l].moe, prefix, c.layer[l].by_token));
     out.layers[l].moe.clamp = c.layer[l].expert_clamp, out.layers[l].moe.shared_clamp = c.layer[l].clamp;
   }

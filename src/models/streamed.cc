@@ -1,5 +1,6 @@
-// DeepSeek V4: the residual is several streams, mixed anew before and after each block by weights that come from themselves (mHC). Attention sees the last
-// tokens as they are and everything before them compressed, a few tokens to one key; one vector is key and value of all heads.
+// The residual is several streams, from which each block reads a mixture and to which it gives its result, by weights that come from the streams themselves
+// (hyper-connections): DeepSeek V4, GLM-5-Next, HY-V4, Qwen4-Exp. DeepSeek V4's attention sees the last tokens as they are and everything before them
+// compressed, a few tokens to one key; one vector is key and value of all heads.
 #include <array>
 
 #include "models/orders.h"
@@ -17,18 +18,25 @@ ops::Tensor Streamed::forward(ops::Ops& o, const ops::Batch& b, const HiddenTap*
     o.next_layer();
     const Layer& w = layers[l];
     if (tap) (*tap)(int(l), x);
+    if (w.ngrams) o.add(x, take_ngrams(o, x, l));
     ops::StreamStep step = sparse.enter(x, w.streams->attn);
-    Tensor y = o.linear(mix_compressed(o, {.x = step.x, .norm = norm(w.attn_norm)}, l), w.o);
+    const RowSource h = normed(step.x, w.attn_norm);
+    Tensor y = o.linear(w.compressed ? mix_compressed(o, h, l) : mix(o, h, l), w.o);
     if (l + 1 == layers.size()) {
       if (!narrow(o, b, tap, x, y)) return {};
       if (step.weights.rows != x.rows) step.weights = o.gather(step.weights, b.logit_rows);
     }
     sparse.leave(x, step, y);
     step = sparse.enter(x, w.streams->ffn);
-    sparse.leave(x, step, feed_forward(o, {.x = step.x, .norm = norm(w.ffn_norm)}, w));
+    sparse.leave(x, step, feed_forward(o, normed(step.x, w.ffn_norm), w));
   }
-  const RowSource h = finish(o, b, tap, {.x = sparse.join(x, *globals.streams), .norm = norm(globals.norm)}, layers.size());
+  const RowSource h = finish(o, b, tap, normed(sparse.join(x, *globals.streams), globals.norm), layers.size());
   return h ? logits(o, h) : Tensor{};                                                                   // [R, V]
+}
+
+/// Streams of low rank norm what they mix, and leave nothing for a norm to do.
+RowSource Streamed::normed(Tensor x, const std::vector<float>& weight) const {
+  return weight.empty() ? RowSource{.x = x} : RowSource{.x = x, .norm = norm(weight)};
 }
 
 void Streamed::compress(ops::Ops& o, const Compressor& c, Made made, size_t layer) const {

@@ -14,6 +14,7 @@ namespace {
 
 /// What a function of exponentials costs in units of an element that is only added.
 constexpr int64_t kGateCost = 8, kSigmoidCost = 4;
+constexpr int kMaxDilation = 64;
 
 }  // namespace
 
@@ -29,16 +30,24 @@ float* CpuOps::state_of(StatePlace at, int64_t floats, int64_t s) const {
 Tensor CpuOps::short_conv(Tensor x, const ShortConv& c, StatePlace at) {
   const int64_t C = c.channels();
   ISO_CHECK(kv_ && x.rows == batch_.T() && x.cols == C && c.width >= 2 && c.width <= kernels::cpu::kMaxConvWidth && (c.bias.empty() || int64_t(c.bias.size()) == C));
+  ISO_CHECK(c.dilation >= 1 && c.dilation <= kMaxDilation);
   const Tensor out = empty(x.rows, C);
   constexpr int64_t kChannels = 256;  // of a piece
+  const int64_t apart = c.dilation;   // so many convolutions take turns, each with a state of its own: a token's is that of its position
   for_pieces((C + kChannels - 1) / kChannels, kChannels * c.width / 4, [&](int64_t s, int64_t piece) {
     const SequenceRows r = rows_of(batch_, s);
     float* const state = state_of(at, c.state_floats(), s);
     const int64_t begin = piece * kChannels, end = std::min(C, begin + kChannels);
-    for (int i = 0; i + 1 < c.width; ++i) clear_if(r.begins, state + i * C + begin, end - begin);
-    k_.recurrent.conv({.in = x.row(r.first), .out = out.row(r.first), .in_stride = x.stride, .out_stride = out.stride, .tokens = r.n,
-                       .weight = c.weight.data(), .bias = c.bias.empty() ? nullptr : c.bias.data(), .state = state, .channels = C,
-                       .begin = begin, .end = end, .width = c.width, .silu = c.silu});
+    for (int64_t i = 0; i < apart * (c.width - 1); ++i) clear_if(r.begins, state + i * C + begin, end - begin);
+    const auto walk = [&](int64_t from, int64_t n) {
+      for (int64_t at = 0; at < std::min(apart, n); ++at) {
+        const int64_t first = r.first + from + at, turn = batch_.positions[size_t(first)] % apart;
+        k_.recurrent.conv({.in = x.row(first), .out = out.row(first), .in_stride = apart * x.stride, .out_stride = apart * out.stride,
+                           .tokens = (n - at + apart - 1) / apart, .weight = c.weight.data(), .bias = c.bias.empty() ? nullptr : c.bias.data(),
+                           .state = state + turn * (c.width - 1) * C, .channels = C, .begin = begin, .end = end, .width = c.width, .silu = c.silu});
+      }
+    };
+    walk(0, r.n);
   });
   return out;
 }
