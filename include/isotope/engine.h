@@ -43,6 +43,7 @@ struct ModelInfo {
   std::vector<int32_t> eos_ids;   ///< all end-of-generation tokens the files name
   bool generates = true;          ///< false: an encoder, which makes vectors and no text
   std::string fingerprint;        ///< system_fingerprint: binary, ISA, KV type and lever set, hashed
+  std::string cut_by;             ///< the setting that cut max_model_len, which errors name; empty = none
 };
 
 enum class FinishReason { none, stop, length, abort, error };

@@ -17,6 +17,7 @@
 #include "engine/events.h"
 #include "models/config.h"
 #include "models/dummy.h"
+#include "models/glm_settings.h"
 #include "models/model.h"
 #include "ops/metered.h"
 #include "weights/checkpoint.h"
@@ -131,7 +132,11 @@ ModelInfo describe(const EngineOptions& o, const models::ModelConfig& c, const w
           .eos_ids = end_ids(c, files.vocab())};
 }
 
-Result<int64_t> wanted_length(const EngineOptions& o, const models::ModelConfig& c) {
+/// `cut_by`: the setting that cut the model's context, or empty.
+Result<int64_t> wanted_length(const EngineOptions& o, const models::ModelConfig& c, const std::string& cut_by) {
+  if (!cut_by.empty() && o.max_model_len > c.context_length)
+    return fail(Code::invalid_argument, fmt::format("a context of {} tokens is asked for, with {} the model serves {}", o.max_model_len, cut_by, c.context_length),
+                "--max-model-len", "lower it, or unset " + cut_by);
   if (o.max_model_len > c.context_length)
     return fail(
         Code::invalid_argument,
@@ -235,7 +240,8 @@ ops::CpuOpsOptions ops_options(const EngineOptions& o, const levers::Levers& lev
           .fusions = {f.norm_quantize, f.act_quantize, f.qk_norm_rope_cache, f.qk_norm_max_tokens},
           .bf16_norms = f.model_sensitive_norm,
           .spill_folder = levers.loading().expert_folder,
-          .first_core = share.first_core};
+          .first_core = share.first_core,
+          .sparse = {std::min<int64_t>(levers.sparse().score_mb, 1 << 20) << 20, levers.sparse().glm_streams_apart, levers.sparse().streams_by_sequence}};
 }
 
 Result<std::unique_ptr<ops::Ops>> make_ops(const EngineOptions& o, const levers::Levers& levers, const engine::CoreShare& share) {
@@ -301,7 +307,9 @@ Result<std::unique_ptr<Engine>> Engine::open(const EngineOptions& given, const l
     if (models::is_encoder(*files)) return open_encoder(o, levers, *files, cores, progress);
     ISO_TRY(models::ModelConfig config, models::parse_config(*files, o.hf_overrides, o.max_model_len));
     if (!o.keep_mtp) config.drop_heads("as --no-mtp says");
-    ISO_TRY(const int64_t length, wanted_length(o, config));
+    const std::string cut_by(models::apply_glm_settings(levers.sparse(), config));
+    if (!cut_by.empty()) base::log(LogLevel::warning, "{}: contexts are cut to the {} tokens that the indexer would choose", cut_by, config.context_length);
+    ISO_TRY(const int64_t length, wanted_length(o, config, cut_by));
     ISO_TRY(auto first_ops, make_ops(o, levers, engine::core_share(o, 0, cores)));
     base::log(LogLevel::info, "{}: {}", o.model, first_ops->describe());
     if (o.profile) first_ops = ops::make_metered(std::move(first_ops), o.profile);  // of several engines the first one is timed
@@ -324,6 +332,7 @@ Result<std::unique_ptr<Engine>> Engine::open(const EngineOptions& given, const l
       parts.info.max_model_len = storage.sizing.max_model_len;
       parts.info.kv_bytes_per_token = storage.bytes_per_token;
       parts.info.fingerprint = fingerprint(o, levers, *ops);
+      parts.info.cut_by = cut_by;
       parts.groups = storage.sizing.groups;
       parts.options.max_num_seqs = storage.states.max_num_seqs;
       parts.housekeeping = levers.housekeeping();

@@ -101,20 +101,21 @@ Result<void> check_tokens(const P& p, int64_t vocab) {
 }
 
 Result<void> check_length(const Request& r, const ModelInfo& m) {
+  const std::string raise = m.cut_by.empty() ? "raise --max-model-len" : "unset " + m.cut_by;
   const int64_t n = int64_t(r.prompt.size()), out = r.sampling.max_tokens;
   if (n == 0) return bad("prompt", "the prompt has no tokens", "send at least one token");
   if (n > m.max_model_len || (n == m.max_model_len && out > 0))
     return bad("prompt",
                fmt::format("the prompt has {} tokens, the context holds {}{} (n_prompt_tokens={}, n_ctx={})", n, m.max_model_len,
                            out > 0 ? " with at least one token of output" : "", n, m.max_model_len),
-               "shorten the prompt or raise --max-model-len");
+               "shorten the prompt or " + raise);
   if (out > m.max_model_len - n)
     return bad(
         "max_tokens",
         fmt::format(
             "the prompt has {} tokens and {} are asked for the output, the context holds {} (n_prompt_tokens={}, n_ctx={})", n,
             out, m.max_model_len, n, m.max_model_len),
-        fmt::format("ask for at most {} tokens, shorten the prompt or raise --max-model-len", m.max_model_len - n));
+        fmt::format("ask for at most {} tokens, shorten the prompt or {}", m.max_model_len - n, raise));
   return {};
 }
 

@@ -44,6 +44,7 @@ constexpr auto M = &AllGroups::capacity;
 constexpr auto R = &AllGroups::data_parallel;
 constexpr auto H = &AllGroups::housekeeping;
 constexpr auto T = &AllGroups::text;
+constexpr auto S = &AllGroups::sparse;
 
 constexpr Binding kBindings[] = {
     {"ATOM_DISABLE_MMAP", Group::loading, set<L, &Loading::disable_mmap>},
@@ -122,6 +123,11 @@ constexpr Binding kBindings[] = {
     {"ATOM_TOKENIZE_CACHE_MB", Group::text, set<T, &Text::tokenize_cache_mb>},
     {"ATOM_DETOKENIZER_DELTA_REUSE", Group::text, set<T, &Text::delta_reuse>},
     {"ATOM_DETOKENIZER_AUDIT_EVERY", Group::text, set<T, &Text::audit_every>},
+    {"ATOM_GLM5_KPOOL", Group::sparse, set<S, &Sparse::glm_pools>},
+    {"ATOM_GLM5_FORCE_DENSE_MLA", Group::sparse, set<S, &Sparse::glm_dense>},
+    {"ATOM_GLM5_DISABLE_FUSED_MHC", Group::sparse, set<S, &Sparse::glm_streams_apart>},
+    {"ATOM_SPARSE_INDEXER_LOGITS_BUDGET_MB", Group::sparse, set<S, &Sparse::score_mb>},
+    {"ATLAS_HC_PERSEQ_DECODE", Group::sparse, set<S, &Sparse::streams_by_sequence>},
     {"ATLAS_MAX_DECODE_SEQS", Group::capacity, set<M, &Capacity::max_decode_seqs>},
 };
 

@@ -21,9 +21,12 @@ struct AllGroups {
   Housekeeping housekeeping;
   Text text;
   Engram engram;
+  Sparse sparse;
 };
 
-enum class Group : uint8_t { loading, cpu, fusion, program, prefix_cache, kv_events, delayer, capacity, data_parallel, housekeeping, text, engram, count_ };
+enum class Group : uint8_t {
+  loading, cpu, fusion, program, prefix_cache, kv_events, delayer, capacity, data_parallel, housekeeping, text, engram, sparse, count_
+};
 
 struct Binding {
   std::string_view name;

@@ -118,6 +118,15 @@ struct Engram {
   std::string cache_dir = "~/.cache/atom/engram";  ///< ATOM_ENGRAM_CACHE_DIR
 };
 
+/// Attention to chosen keys and residual streams.
+struct Sparse {
+  bool glm_pools = true;                ///< ATOM_GLM5_KPOOL
+  bool glm_dense = false;               ///< ATOM_GLM5_FORCE_DENSE_MLA
+  bool glm_streams_apart = false;       ///< ATOM_GLM5_DISABLE_FUSED_MHC
+  int64_t score_mb = 2048;              ///< ATOM_SPARSE_INDEXER_LOGITS_BUDGET_MB
+  bool streams_by_sequence = false;     ///< ATLAS_HC_PERSEQ_DECODE
+};
+
 /// Capacities of the scheduler that another engine spells as settings; the flag of the same meaning wins.
 struct Capacity {
   std::optional<int64_t> max_decode_seqs;  ///< ATLAS_MAX_DECODE_SEQS, when it is set

@@ -23,7 +23,9 @@ constexpr std::string_view kNeutralGroups[] = {"loading", "isotope", "tracing", 
                                                "tokenize_cache", "detokenizer", "data_parallel", "prefill_delayer", "prefix_cache", "internal", "engram"};
 // Single settings of other groups of which the same is true: joined ops give the bits of the ops one after the other.
 constexpr std::string_view kNeutralRows[] = {"ATOM_LLAMA_ENABLE_AITER_TRITON_FUSED_RMSNORM_QUANT", "ATOM_LLAMA_ENABLE_AITER_TRITON_FUSED_SILU_MUL_QUANT",
-                                             "ATOM_ENABLE_QK_NORM_ROPE_CACHE_QUANT_FUSION", "ATOM_QK_NORM_ROPE_CACHE_FUSION_MAX_TOKENS"};
+                                             "ATOM_ENABLE_QK_NORM_ROPE_CACHE_QUANT_FUSION", "ATOM_QK_NORM_ROPE_CACHE_FUSION_MAX_TOKENS",
+                                             "ATOM_GLM5_KPOOL", "ATOM_GLM5_FORCE_DENSE_MLA", "ATOM_GLM5_DISABLE_FUSED_MHC",
+                                             "ATOM_SPARSE_INDEXER_LOGITS_BUDGET_MB", "ATLAS_HC_PERSEQ_DECODE"};
 
 bool neutral(const Row& row) {
   return std::find(std::begin(kNeutralGroups), std::end(kNeutralGroups), row.group) != std::end(kNeutralGroups) ||
@@ -157,6 +159,7 @@ const Capacity& Levers::capacity() const { return groups_->taken[size_t(Group::c
 const DataParallel& Levers::data_parallel() const { return groups_->taken[size_t(Group::data_parallel)] = true, groups_->all.data_parallel; }
 const Text& Levers::text() const { return groups_->taken[size_t(Group::text)] = true, groups_->all.text; }
 const Engram& Levers::engram() const { return groups_->taken[size_t(Group::engram)] = true, groups_->all.engram; }
+const Sparse& Levers::sparse() const { return groups_->taken[size_t(Group::sparse)] = true, groups_->all.sparse; }
 const Housekeeping& Levers::housekeeping() const { return groups_->taken[size_t(Group::housekeeping)] = true, groups_->all.housekeeping; }
 
 std::vector<std::string_view> Levers::consumed() const {

@@ -67,6 +67,7 @@ class Levers {
   const Housekeeping& housekeeping() const;
   const Text& text() const;
   const Engram& engram() const;
+  const Sparse& sparse() const;
   /// Rows whose values some component has taken.
   std::vector<std::string_view> consumed() const;
 

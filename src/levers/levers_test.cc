@@ -180,6 +180,7 @@ TEST(Resolve, TypedGroupsHoldTheValues) {
   EXPECT_EQ(l.data_parallel().request_equiv, 512);
   EXPECT_EQ(l.housekeeping().shutdown_timeout_s, 5);
   l.text();
+  EXPECT_TRUE(l.sparse().glm_pools);
   EXPECT_THAT(l.consumed(), SizeIs(bindings().size()));
 }
 
@@ -191,6 +192,8 @@ TEST(Resolve, OfTheFusionsOnlyRoundingChangesTheNumericHash) {
   EXPECT_EQ(hash("ATOM_LLAMA_ENABLE_AITER_TRITON_FUSED_SILU_MUL_QUANT", "0"), plain);
   EXPECT_EQ(hash("ATOM_ENABLE_QK_NORM_ROPE_CACHE_QUANT_FUSION", "1"), plain);
   EXPECT_EQ(hash("ATOM_QK_NORM_ROPE_CACHE_FUSION_MAX_TOKENS", "1"), plain);
+  EXPECT_EQ(hash("ATOM_GLM5_DISABLE_FUSED_MHC", "1"), plain);
+  EXPECT_EQ(hash("ATLAS_HC_PERSEQ_DECODE", "1"), plain);
   EXPECT_NE(hash("ATOM_USE_MODEL_SENSITIVE_RMSNORM", "1"), plain);
 }
 

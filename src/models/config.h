@@ -144,6 +144,7 @@ struct StateConfig {
   float norm_eps = 0;                                              ///< of the norm on a mixer's result
   float beta_scale = 1;                                            ///< gated delta rule
   bool tiled_heads = false;                                        ///< gated delta rule: see ops::DeltaArgs
+  bool sigmoid_gate = false;                                       ///< gated delta rule: sigmoid(z) gates its result instead of silu(z)
   float decay_floor = 0;                                           ///< delta rule by channel: see ops::ChannelDeltaArgs
   float z_scale = 1, x_scale = 1, b_scale = 1, c_scale = 1, dt_scale = 1;  ///< Mamba 2: what its projection's parts are multiplied by
   int64_t inner() const { return int64_t{heads} * head_dim; }

@@ -45,6 +45,8 @@ Result<void> parse_attention(const ConfigSource&, ModelConfig&);
 Result<void> parse_gemma(const ConfigSource&, ModelConfig&);
 /// Fills ModelConfig::moe and says which layers have experts.
 Result<void> parse_moe(const ConfigSource&, ModelConfig&);
+/// Fills ModelConfig::hyper and ngram.
+Result<void> parse_hyper(const ConfigSource&, ModelConfig&);
 /// Fills what the configuration says of indexers, compressed keys and streams; after all others.
 Result<void> parse_sparse(const ConfigSource&, ModelConfig&);
 /// Where configurations say how many multi-token-prediction layers there are.

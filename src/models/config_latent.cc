@@ -1,4 +1,6 @@
 // Multi-head latent attention as config.json spells it.
+#include <fmt/format.h>
+
 #include <cmath>
 
 #include "models/config_fields.h"
@@ -11,10 +13,12 @@ Result<void> parse_latent(const ConfigSource& s, ModelConfig& c) {
   ISO_TRY(l.q_rank, in_range_or(f, "q_lora_rank", 0, kMaxWidth, 0));
   ISO_TRY(const int64_t rank, in_range(f, "kv_lora_rank", 1, kMaxHeadDim));
   ISO_TRY(const int64_t plain, in_range(f, "qk_nope_head_dim", 1, kMaxHeadDim));
-  ISO_TRY(const int64_t turning, in_range(f, "qk_rope_head_dim", 2, kMaxHeadDim));
+  ISO_TRY(const int64_t turning, in_range(f, "qk_rope_head_dim", 0, kMaxHeadDim));
+  if (turning % 2) return wrong(f, fmt::format("qk_rope_head_dim is {}, must be even", turning));
   ISO_TRY(const int64_t value, in_range(f, "v_head_dim", 1, kMaxHeadDim));
   l.kv_rank = int(rank), l.plain = int(plain), l.turning = int(turning), l.value = int(value);
   ISO_TRY(l.gated, f.boolean_or("latent_head_gate", false));
+  ISO_TRY(l.wide_gate, f.boolean_or("latent_gate", false));
   // LongCat-Flash scales what it has compressed to the size of the hidden state.
   const auto scale = [&](const char* key, int64_t width) -> Result<float> {
     ISO_TRY(const bool scaled, f.boolean_or(key, false));

@@ -166,6 +166,8 @@ Result<void> parse_moe(const ConfigSource& s, ModelConfig& c) {
     ISO_TRY(m.swiglu_limit, finite_or(f, "swiglu_limit", 7));
     ISO_TRY(m.swiglu_alpha, finite_or(f, "swiglu_alpha", 1.702));
     if (!(m.swiglu_limit > 0)) return wrong(f, fmt::format("swiglu_limit is {}, must be positive", m.swiglu_limit));
+    ISO_TRY(const bool everywhere, f.boolean_or("swiglu_limit_everywhere", false));
+    if (everywhere) m.shared_limit = c.mlp_limit = m.swiglu_limit, c.mlp_alpha = m.swiglu_alpha;
   }
   if (s.arch->one_block) return {};  // place_mixers() knows
   if (f.is_array("moe_layer_freq")) return parse_flags(f, c);

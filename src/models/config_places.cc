@@ -9,14 +9,14 @@ namespace isotope::models {
 namespace {
 
 /// What a word of `layer_types`, or a letter of `hybrid_override_pattern`, makes of a layer.
-enum class Part : uint8_t { attention, mixer, dense, experts };
+enum class Part : uint8_t { attention, indexed, mixer, dense, experts };
 struct Word {
   std::string_view word;
   Part part;
 };
 constexpr Word kTypes[] = {{"full_attention", Part::attention}, {"sliding_attention", Part::attention}, {"attention", Part::attention},
                            {"linear_attention", Part::mixer},   {"mamba", Part::mixer},                 {"conv", Part::mixer},
-                           {"mlp", Part::dense},                {"moe", Part::experts}};
+                           {"mlp", Part::dense},                {"moe", Part::experts},                  {"indexed_attention", Part::indexed}};
 constexpr Word kLetters[] = {{"M", Part::mixer}, {"*", Part::attention}, {"-", Part::dense}, {"E", Part::experts}};
 
 /// Whether the family has tensors for such a layer. Feed-forward blocks stand alone only where each layer is one block.
@@ -27,6 +27,7 @@ bool can(const Arch& a, Part part) {
   };
   switch (part) {
     case Part::attention: return a.latent || has(&Layer::q);
+    case Part::indexed: return a.sparse != Sparse::none && can(a, Part::attention);
     case Part::mixer: return true;
     case Part::dense: return a.one_block && has(&Layer::up);
     case Part::experts: return a.one_block && a.moe;
@@ -43,7 +44,7 @@ std::string known(std::span<const Word> words, const Arch& a) {
 
 void set_part(const Arch& a, Part part, LayerConfig& l) {
   const bool mixes = part < Part::dense;
-  l.mixer = part == Part::attention ? Mixer::attention : mixes ? a.mixer : Mixer::none;
+  l.mixer = part < Part::mixer ? Mixer::attention : mixes ? a.mixer : Mixer::none;
   if (!a.one_block) return;
   l.feeds = !mixes;
   l.moe = part == Part::experts;

@@ -135,6 +135,11 @@ Result<void> parse_laws(const ConfigSource& s, int64_t served_len, ModelConfig& 
     if (f.has(key) && f.type_name(key) != "object") return wrong(f, fmt::format("{} is {}, must be an object", key, f.text(key)));
   }
   if (s.arch->sparse == Sparse::compressed) return parse_compressed_ropes(s, served_len, c);
+  if (c.latent && c.latent.turning == 0) {  // nothing turns: GLM-5-Next
+    c.ropes.emplace_back();
+    for (LayerConfig& l : c.layer) l.rope = false;
+    return {};
+  }
   const bool nested = f.has("rope_parameters.full_attention");
   const std::string at = nested ? "rope_parameters.full_attention." : f.has("rope_parameters") ? "rope_parameters." : "rope_scaling.";
   ISO_TRY(const RopeLaw full, parse_law(f, at, c));

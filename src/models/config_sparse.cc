@@ -1,4 +1,4 @@
-// Indexers, compressed keys and residual streams as config.json spells them.
+// Indexers and compressed keys as config.json spells them.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -12,7 +12,7 @@ namespace {
 
 using weights::Metadata;
 
-constexpr int64_t kMaxIndexDim = 512, kMaxRatio = 4096, kMaxStreams = 16, kMaxIterations = 1000;
+constexpr int64_t kMaxIndexDim = 512, kMaxRatio = 4096;
 
 /// A size that the cache and the kernels can hold.
 Result<int> head_width(const Metadata& f, std::string_view key) {
@@ -59,22 +59,58 @@ Result<void> parse_choosing(const Metadata& f, ModelConfig& c) {
   return {};
 }
 
+/// Tokens to a key of an indexer: the cache finds the entry by its last token.
+Result<int> pool_of(const Metadata& f, std::string_view key) {
+  ISO_TRY(const int64_t pool, in_range(f, key, 1, kMaxRatio));
+  if (!std::has_single_bit(uint64_t(pool))) return unknown(f, fmt::format("{} is {}", key, pool), "powers of two are supported");
+  return int(pool);
+}
+
+/// GLM-5-Next: `index_topk` counts tokens, of which several make a key.
+Result<void> parse_pool(const Metadata& f, ModelConfig& c) {
+  IndexConfig& x = c.index;
+  if (!f.has("index_kpool")) return {};
+  ISO_TRY(x.pool, pool_of(f, "index_kpool"));
+  x.pool_gated = true;
+  if (x.top % x.pool) return wrong(f, fmt::format("index_topk {} is no multiple of index_kpool {}", x.top, x.pool));
+  x.top /= x.pool;
+  if (c.latent.turning > 0)
+    return unknown(f, fmt::format("qk_rope_head_dim is {} together with index_kpool", c.latent.turning), "0 is supported: heads that do not turn");
+  ISO_TRY(const bool tail, f.boolean_or("index_kpool_always_select_tail", true));
+  if (!tail && x.pool > 1)
+    return unknown(f, "index_kpool_always_select_tail is false", "only models whose queries always see the tokens after the last whole pool are supported");
+  return {};
+}
+
 Result<void> parse_latent_index(const ConfigSource& s, ModelConfig& c) {
   const Metadata& f = s.fields;
   IndexConfig& x = c.index;
   if (c.latent.q_rank == 0) return wrong(f, "q_lora_rank is not set: the indexer reads compressed queries");
+  if (s.arch->latent_eps) c.latent.norm_eps = c.norm_eps;
+  if (s.arch->index_eps) x.norm_eps = c.norm_eps;
   ISO_TRY(const int64_t heads, in_range(f, "index_n_heads", 1, kMaxHeads));
   ISO_TRY(x.dim, head_width(f, "index_head_dim"));
   ISO_TRY(x.top, in_range(f, "index_topk", 1, kMaxContext));
   x.heads = int(heads);
   ISO_CHECK_OK(expect_turning(f, "index_head_dim", x, c.ropes[0].rot));
   ISO_CHECK_OK(parse_choosing(f, c));
-  if (c.layer[0].choosing == Choosing::last) return wrong(f, "the first layer shares the choice of keys of the one before it");
+  for (LayerConfig& l : c.layer)
+    if (!l.attends()) l.choosing = Choosing::none;
+  const auto first = std::find_if(c.layer.begin(), c.layer.end(), [](const LayerConfig& l) { return l.attends(); });
+  if (first != c.layer.end() && first->choosing == Choosing::last)
+    return wrong(f, first == c.layer.begin() ? "the first layer shares the choice of keys of the one before it"
+                                             : "the first layer that attends shares the choice of keys of one before it");
+  ISO_CHECK_OK(parse_pool(f, c));
+  if (c.latent.turning == 0) {
+    x.rope_index = -1;
+    return {};
+  }
   ISO_TRY(const bool pairs, f.boolean_or("indexer_rope_interleave", s.arch->index_pairs));
-  if (pairs == c.ropes[0].interleaved) return {};
+  if (pairs == c.ropes[0].interleaved && !s.arch->index_last) return {};
   x.rope_index = int(c.ropes.size());
   c.ropes.push_back(c.ropes[0]);
   c.ropes.back().interleaved = pairs;
+  if (s.arch->index_last) c.ropes.back().first = x.dim - c.ropes.back().rot;
   return {};
 }
 
@@ -119,6 +155,24 @@ Result<void> parse_block_index(const ConfigSource& s, ModelConfig& c) {
   if (act != "swigluoai" && act != "silu") return unknown(f, fmt::format("hidden_act is '{}'", act), "known: swigluoai");
   c.moe.shared_limit = c.mlp_limit = c.moe.swiglu_limit, c.mlp_alpha = c.moe.swiglu_alpha;
   return expect_turning(f, dim_key, x, c.ropes[0].rot);
+}
+
+// ---- Qwen4-Exp --------------------------------------------------------------------------------------------------------------------
+/// The budget counts tokens, of which several make a key.
+Result<void> parse_pooled(const ConfigSource& s, ModelConfig& c) {
+  const Metadata& f = s.fields;
+  IndexConfig& x = c.index;
+  ISO_TRY(const int64_t heads, in_range(f, "indexer_n_heads", 1, kMaxHeads));
+  ISO_TRY(const int64_t keys, in_range(f, "indexer_kv_heads", 1, kMaxHeads));
+  if (keys != 1) return unknown(f, fmt::format("indexer_kv_heads is {}", keys), "one, shared by all heads, is supported");
+  ISO_TRY(x.dim, head_width(f, "indexer_head_dim"));
+  ISO_TRY(x.top, in_range(f, "indexer_budget", 1, kMaxContext));
+  ISO_TRY(x.pool, pool_of(f, "indexer_compress_ratio"));
+  if (x.top % x.pool) return wrong(f, fmt::format("indexer_budget {} is no multiple of indexer_compress_ratio {}", x.top, x.pool));
+  x.top /= x.pool;
+  x.heads = int(heads), x.summed = true;
+  for (LayerConfig& l : c.layer) l.choosing = l.attends() ? Choosing::own : Choosing::none;
+  return expect_turning(f, "indexer_head_dim", x, c.ropes[0].rot);
 }
 
 // ---- DeepSeek V4 ------------------------------------------------------------------------------------------------------------------
@@ -173,15 +227,6 @@ Result<void> parse_compressed_layers(const Metadata& f, const Ratios& r, ModelCo
   return {};
 }
 
-Result<void> parse_streams(const Metadata& f, HyperConfig& x) {
-  ISO_TRY(const int64_t streams, in_range(f, "hc_mult", 1, kMaxStreams));
-  ISO_TRY(const int64_t iterations, in_range(f, "hc_sinkhorn_iters", 1, kMaxIterations));
-  ISO_TRY(const double eps, f.number("hc_eps"));
-  if (!(eps >= 0 && eps < 1)) return wrong(f, fmt::format("hc_eps is {}, must be 0 to 1", eps));
-  x.streams = int(streams), x.iterations = int(iterations), x.eps = float(eps);
-  return {};
-}
-
 Result<void> parse_hashed(const Metadata& f, ModelConfig& c) {
   if (f.has("mlp_layer_types")) {
     ISO_TRY(const std::vector<std::string_view> types, f.strings("mlp_layer_types"));
@@ -225,7 +270,6 @@ Result<void> parse_compressed(const ConfigSource& s, ModelConfig& c) {
   ISO_TRY(const int64_t groups, in_range(f, "o_groups", 1, c.heads));
   if (c.heads % groups) return wrong(f, fmt::format("num_attention_heads {} is no multiple of o_groups {}", c.heads, groups));
   x.groups = int(groups), x.overlap = int(ratios.sparse);
-  ISO_CHECK_OK(parse_streams(f, c.hyper));
   ISO_TRY(const int64_t window, in_range(f, "sliding_window", 1, kMaxContext));
   for (LayerConfig& l : c.layer) l.window = window;
   ISO_TRY(const int64_t heads, in_range(f, "index_n_heads", 1, kMaxHeads));
@@ -243,12 +287,13 @@ Result<void> parse_compressed(const ConfigSource& s, ModelConfig& c) {
 }  // namespace
 
 Result<void> parse_sparse(const ConfigSource& s, ModelConfig& c) {
+  ISO_CHECK_OK(parse_hyper(s, c));
   switch (s.arch->sparse) {
     case Sparse::none: return {};
     case Sparse::latent: return parse_latent_index(s, c);
     case Sparse::blocks: return parse_block_index(s, c);
     case Sparse::compressed: return parse_compressed(s, c);
-    case Sparse::pooled: return {};
+    case Sparse::pooled: return parse_pooled(s, c);
     case Sparse::shared: return {};
   }
   return {};

@@ -33,10 +33,13 @@ Result<void> parse_delta(const ConfigSource& s, ModelConfig& c) {
   ISO_TRY(const bool negative, f.boolean_or("linear_allow_neg_eigval", false));
   if (negative) d.beta_scale = 2;
   ISO_TRY(d.tiled_heads, f.boolean_or("linear_heads_tiled", false));
+  ISO_TRY(const std::string_view gate, f.string_or("output_gate_type", "silu"));
+  if (gate != "silu" && gate != "swish" && gate != "sigmoid") return unknown(f, fmt::format("output_gate_type is '{}'", gate), "known: silu, sigmoid");
+  d.sigmoid_gate = gate == "sigmoid";
   return {};
 }
 
-/// Kimi Linear nests its numbers, Bailing takes them from attention.
+/// Kimi Linear nests its numbers, Bailing takes them from attention; GLM-5-Next's bound is there or not.
 Result<void> parse_channel_delta(const ConfigSource& s, ModelConfig& c) {
   const Metadata& f = s.fields;
   StateConfig& d = c.state;
@@ -46,10 +49,11 @@ Result<void> parse_channel_delta(const ConfigSource& s, ModelConfig& c) {
   d.key_heads = d.value_heads, d.key_dim = d.value_dim;
   const int64_t width = int64_t{d.value_heads} * d.value_dim;
   if (width > kMaxWidth) return wrong(f, fmt::format("the linear attention is {} wide, at most {} is supported", width, kMaxWidth));
-  ISO_TRY(const bool bounded, f.boolean_or("kda_safe_gate", false));
+  const std::string_view bound = spelled(f, {"linear_attn_config.gate_lower_bound", "linear_lower_bound", "kda_lower_bound"});
+  ISO_TRY(const bool bounded, f.boolean_or(spelled(f, {"linear_attn_config.safe_gate", "kda_safe_gate"}), f.has(bound) && bound != "kda_lower_bound"));
   if (!bounded) return {};
-  ISO_TRY(d.decay_floor, finite_or(f, "kda_lower_bound", -5));
-  if (!(d.decay_floor < 0)) return wrong(f, fmt::format("kda_lower_bound is {}, must be below 0", d.decay_floor));
+  ISO_TRY(d.decay_floor, finite_or(f, bound, -5));
+  if (!(d.decay_floor < 0)) return wrong(f, fmt::format("{} is {}, must be below 0", bound, d.decay_floor));
   return {};
 }
 

@@ -42,7 +42,7 @@ void Transformer::set_config(ModelConfig c) {
   state_at_.assign(config_.layer.size(), -1);
   int states = 0;
   for (size_t i = 0; i < config_.layer.size(); ++i) {
-    const int64_t floats = state_floats(config_, config_.layer[i].mixer);
+    const int64_t floats = state_floats(config_, config_.layer[i]);
     if (floats == 0) continue;
     ++states;
     state_at_[i] = int(layers_.size());

@@ -55,9 +55,12 @@ Result<void> plan_layer(Planner& plan, const Arch& arch, Transformer& out, const
     else ISO_CHECK_OK(plan.add(as_drafts_say(row, plan), to, at.prefix));
   }
   ISO_CHECK_OK(plan.add_mixer(to, l.mixer, at.prefix));
+  if (l.ngrams >= 0) ISO_CHECK_OK(plan.add_ngrams(to, l.ngrams, at.prefix));
   if (c.latent && l.attends()) ISO_CHECK_OK(plan.add_latent(to, at.prefix));
+  if (c.hyper) ISO_CHECK_OK(plan.add_layer_streams(to, at.prefix));
   if (c.compressed) ISO_CHECK_OK(plan.add_compressed(to, l, at.prefix));
   else if (l.choosing == Choosing::own) ISO_CHECK_OK(plan.add_indexer(to, at.prefix));
+  else if (c.index && c.latent && l.choosing == Choosing::none) plan.ignore_indexer(at.prefix);
   if (l.moe) ISO_CHECK_OK(plan.add_moe(to.moe, at.prefix, l.by_token));
   to.moe.clamp = l.expert_clamp, to.moe.shared_clamp = l.clamp;
   return {};
@@ -87,7 +90,7 @@ Result<void> plan_weights(Planner& plan, const Arch& arch, Transformer& out) {
     if (head && c.tied_head) continue;
     ISO_CHECK_OK(plan.add(row, out.globals, head ? plan.names().head : plan.names().body));
   }
-  if (c.compressed) ISO_CHECK_OK(plan.add_final_streams(out.globals, plan.names().body));
+  if (c.hyper) ISO_CHECK_OK(plan.add_final_streams(out.globals, plan.names().body));
   if (c.streams.count) ISO_CHECK_OK(plan.add_streams(out.globals));
   out.layers.resize(size_t(c.layers + c.draft_heads));
   for (int64_t l = 0; l < c.layers; ++l) {

@@ -62,11 +62,18 @@ int64_t state_floats(const ModelConfig& c, Mixer m) {
   return conv_floats(c, m) + matrix();
 }
 
+int64_t state_floats(const ModelConfig& c, const LayerConfig& l) {
+  const int64_t mixer = state_floats(c, l.mixer);
+  return l.ngrams < 0 ? mixer : mixer + ngram_floats(c);
+}
+
 Tensor Transformer::mix_gated(ops::Ops& o, const RowSource& h, size_t layer) const {
   const Layer& w = layers[layer];
-  const Linear* const ws[] = {&w.q, &w.k, &w.v, &w.q_gate};
-  Tensor t[4];
-  o.project(h, ws, t);
+  const Indexer* const index = w.indexer.get();
+  const Linear* const ws[] = {&w.q, &w.k, &w.v, &w.q_gate, index ? &index->q : nullptr, index ? &index->k : nullptr};
+  Tensor t[6];
+  o.project(h, std::span(ws).first(index ? 6 : 4), std::span(t).first(index ? 6 : 4));
+  if (index) choose_keys(o, {t[4], t[5], {}, {}}, layer);
   const Tensor y = attend(o, {t[0], t[1], t[2]}, layer, &w);
   o.sigmoid_mul(y, t[3]);
   return y;
@@ -99,7 +106,9 @@ Tensor Transformer::mix_delta(ops::Ops& o, const RowSource& h, size_t layer) con
                                   .key_heads = s.key_heads, .value_heads = s.value_heads, .dk = s.key_dim, .dv = s.value_dim, .tiled = s.tiled_heads,
                                   .at = {state_at_[layer], conv_floats(config_, Mixer::delta)}});
   o.head_norm(y, s.value_dim, w.norm, s.norm_eps);
-  return o.act_mul(gates[0], y, ops::Activation::silu);
+  if (!s.sigmoid_gate) return o.act_mul(gates[0], y, ops::Activation::silu);
+  o.sigmoid_mul(y, gates[0]);
+  return y;
 }
 
 Tensor Transformer::mix_channel_delta(ops::Ops& o, const RowSource& h, size_t layer) const {

@@ -8,9 +8,22 @@
 
 namespace isotope::models {
 
+struct ModelConfig;
+
+/// What a layer that adds them keeps for each sequence: inputs of the convolution, then the last tokens.
+int64_t ngram_floats(const ModelConfig&);
+
+/// The numbers by which n-grams are hashed: all of them follow from the configuration and the layer's place among those that have such embeddings.
+struct NgramHash {
+  std::vector<int64_t> multipliers;            ///< [size]
+  std::vector<int64_t> vocabularies, offsets;  ///< [(size - 1) * heads]
+  int64_t rows = 0;                            ///< of the table
+};
+NgramHash ngram_hash(const ModelConfig&, int place);
+
 struct NgramWeights {
   std::vector<ops::Linear> tables;      ///< one after the other [all vocabularies, width / heads]
-  std::vector<int64_t> multipliers, vocabularies, offsets;  ///< see ops::NgramArgs
+  NgramHash hash;
   ops::Linear key, value;               ///< [N D, width], [D, width]
   std::vector<float> key_norm, query_norm, conv_norm;  ///< [N D], of each stream by itself
   ops::ShortConv conv;                  ///< over N D channels

@@ -70,7 +70,7 @@ class PostNorm final : public Transformer {
   ops::Tensor forward(ops::Ops&, const ops::Batch&, const HiddenTap*) const override;
 };
 
-/// Several residual streams, mixed before and after each block. DeepSeek V4.
+/// Several residual streams, mixed before and after each block. DeepSeek V4, GLM-5-Next, HY-V4, Qwen4-Exp.
 class Streamed final : public Transformer {
  public:
   /// ModelConfig::ropes holds the rotations of layers, then from here on the same ones turning back.
@@ -90,6 +90,7 @@ class Streamed final : public Transformer {
     int entries;
   };
   void compress(ops::Ops&, const Compressor&, Made, size_t layer) const;
+  ops::RowSource normed(ops::Tensor x, const std::vector<float>& weight) const;
   ops::Tensor mix_compressed(ops::Ops&, const ops::RowSource& h, size_t layer) const;
 };
 

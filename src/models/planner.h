@@ -35,6 +35,9 @@ DraftPlace draft_place(const Checkpoint&, const Arch&, int64_t layers, int64_t h
 /// Rows [first, first + n) of a tensor, counting the rows of all its matrices.
 tensor::HostTensor rows_of(tensor::HostTensor, int64_t first, int64_t n);
 
+/// Whole numbers of a tensor of 32 or 64 bits; empty if it is of another type.
+std::vector<int64_t> whole_numbers(const tensor::HostTensor&);
+
 /// n columns of a matrix [k, columns], the first one and every `step`-th from it on, as the rows of a weight [n, k]. For formats without blocks.
 Result<std::unique_ptr<ops::Weight>> pack_columns(ops::Ops&, const tensor::HostTensor&, int64_t first, int64_t n, int64_t step = 1);
 
@@ -72,7 +75,13 @@ class Planner {
 
   /// Adds a layer's indexer.
   Result<void> add_indexer(Layer&, const std::string& prefix);
-  /// Adds DeepSeek V4's attention and streams; the layer's configuration says whether keys are compressed and chosen.
+  /// Says of a layer's indexer that nothing reads it.
+  void ignore_indexer(const std::string& prefix);
+  /// Adds a layer's embeddings of n-grams; `place`: see LayerConfig::ngrams.
+  Result<void> add_ngrams(Layer&, int place, const std::string& prefix);
+  /// Adds the residual streams around a layer's blocks.
+  Result<void> add_layer_streams(Layer&, const std::string& prefix);
+  /// Adds DeepSeek V4's attention; the layer's configuration says whether keys are compressed and chosen.
   Result<void> add_compressed(Layer&, const LayerConfig&, const std::string& prefix);
   /// Adds what brings the streams together.
   Result<void> add_final_streams(Globals&, const std::string& prefix);
@@ -144,6 +153,10 @@ class Planner {
   struct ConvNames {
     std::string weight, bias;
   };
+  /// The weights [channels, 1, width] of a convolution that knows its width.
+  Result<void> add_conv_weight(ops::ShortConv&, const std::string& name, int64_t channels, std::vector<float> scales);
+  /// `want` must live until the tensors are read.
+  Result<void> expect_numbers(const std::string& name, const std::vector<int64_t>& want);
   /// `scales`: one for each channel, multiplied into the weights; or empty.
   Result<void> add_conv(ops::ShortConv&, const ConvNames&, int64_t channels, bool silu, std::vector<float> scales = {});
   /// Matrices that stand one above the other in a tensor, each with its number of rows.
@@ -173,7 +186,10 @@ class Planner {
   Result<void> add_router(ops::Moe&, const std::string& prefix, bool by_token);
   Result<void> add_expert_table(ops::Moe&, const std::string& name);
   Result<void> add_float_matrix(ops::Linear&, const std::string& name, int64_t n, int64_t k);
+  void set_streams(ops::Streams&) const;
+  std::string streams_at(const std::string& prefix, std::string_view name) const;
   Result<void> add_streams(ops::Streams&, const std::string& prefix, int64_t numbers, int64_t scales);
+  Result<void> add_low_rank_streams(ops::Streams&, const std::string& prefix, bool injects);
   Result<void> add_compressor(Compressor&, const std::string& prefix, int ratio, int64_t dim);
   Result<void> add_experts(ops::Moe&, const std::string& prefix);
   Result<void> add_separate_experts(ops::Moe&, const std::string& prefix);

@@ -68,6 +68,7 @@ Result<void> Planner::add_latent(Layer& layer, const std::string& prefix) {
   const bool dense = !names_.gguf && entry(name("", "dense.weight"));
   ISO_CHECK_OK(add_matrix(layer.o, name("attn_output.weight", dense ? "dense.weight" : "o_proj.weight"), c_.hidden, int64_t{c_.heads} * c.value));
   // One row a head, repeated for its dimensions, so that a gate is what it is elsewhere: a tensor of the output's shape.
+  if (c.wide_gate) ISO_CHECK_OK(add_matrix(w.gate, name("attn_gate.weight", "linear_gate.weight"), int64_t{c_.heads} * c.value, c_.hidden));
   if (c.gated) ISO_CHECK_OK(add_parts(name("attn_gate.weight", "g_proj.weight"), c_.heads, c_.hidden, {{&w.gate, repeated(c_.heads, c.value)}}));
   w.k_up.resize(size_t(c_.heads));
   w.v_up.resize(size_t(c_.heads));

@@ -1,4 +1,4 @@
-// Tensors of indexers, and of DeepSeek V4's attention and residual streams.
+// Tensors of indexers and of DeepSeek V4's attention.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -16,7 +16,8 @@ void add_one(std::vector<float>& v) {
   for (float& x : v) x += 1;
 }
 
-/// Whole numbers of a tensor of 32 or 64 bits; empty if it is of another type.
+}  // namespace
+
 std::vector<int64_t> whole_numbers(const tensor::HostTensor& t) {
   std::vector<int64_t> out;
   const auto read = [&]<class T>(T) {
@@ -31,8 +32,6 @@ std::vector<int64_t> whole_numbers(const tensor::HostTensor& t) {
   return out;
 }
 
-}  // namespace
-
 Result<void> Planner::add_indexer(Layer& layer, const std::string& prefix) {
   layer.indexer = std::make_unique<Indexer>();
   Indexer& w = *layer.indexer;
@@ -46,11 +45,31 @@ Result<void> Planner::add_indexer(Layer& layer, const std::string& prefix) {
     ISO_CHECK_OK(add_numbers(w.q_norm, name("indexer.q_norm.weight", "self_attn.index_q_norm.weight"), dim, change));
     return add_numbers(w.k_norm, name("indexer.k_norm.weight", "self_attn.index_k_norm.weight"), dim, change);
   }
+  if (arch_.sparse == Sparse::pooled) {  // queries and keys are one matrix
+    const std::string at = prefix + "self_attn.indexer.";
+    ISO_CHECK_OK(add_stacked(at + "index_qk_proj.weight", c_.hidden, {{&w.q, all}, {&w.k, x.dim}}));
+    ISO_CHECK_OK(add_numbers(w.q_norm, at + "q_layernorm.weight", dim, add_one));
+    return add_numbers(w.k_norm, at + "k_layernorm.weight", dim, add_one);
+  }
   ISO_CHECK_OK(add_matrix(w.q, name("indexer.attn_q_b.weight", "self_attn.indexer.wq_b.weight"), all, c_.latent.q_rank));
   ISO_CHECK_OK(add_matrix(w.k, name("indexer.attn_k.weight", "self_attn.indexer.wk.weight"), x.dim, c_.hidden));
   ISO_CHECK_OK(add_matrix(w.weights, name("indexer.proj.weight", "self_attn.indexer.weights_proj.weight"), x.heads, c_.hidden));
   ISO_CHECK_OK(add_numbers(w.k_norm, name("indexer.k_norm.weight", "self_attn.indexer.k_norm.weight"), dim));
-  return add_numbers(w.k_bias, name("indexer.k_norm.bias", "self_attn.indexer.k_norm.bias"), dim);
+  ISO_CHECK_OK(add_numbers(w.k_bias, name("indexer.k_norm.bias", "self_attn.indexer.k_norm.bias"), dim));
+  if (!x.pool_gated) return {};
+  const std::string bias = prefix + "self_attn.indexer.index_kpool_compress_ape", gate = prefix + "self_attn.indexer.index_kpool_compress_gate";
+  if (x.pool == 1) {
+    ignore(bias), ignore(gate);
+    return {};
+  }
+  const int64_t places[] = {x.pool, x.dim};
+  ISO_CHECK_OK(add_numbers(w.pool_bias, bias, places));
+  return add_matrix(w.pool_gate, gate, x.dim, c_.hidden);
+}
+
+void Planner::ignore_indexer(const std::string& prefix) {
+  for (const char* part : {"wq_b.weight", "wk.weight", "weights_proj.weight", "k_norm.weight", "k_norm.bias", "index_kpool_compress_ape", "index_kpool_compress_gate"})
+    ignore(prefix + "self_attn.indexer." + part);
 }
 
 /// Held as float32, so that no format of the file rounds the activations that it meets.
@@ -65,21 +84,6 @@ Result<void> Planner::add_float_matrix(ops::Linear& slot, const std::string& nam
     return {};
   });
   return {};
-}
-
-Result<void> Planner::add_streams(ops::Streams& s, const std::string& prefix, int64_t numbers, int64_t scales) {
-  const HyperConfig& x = c_.hyper;
-  s.streams = x.streams, s.iterations = x.iterations, s.eps = x.eps, s.norm_eps = c_.norm_eps;
-  const int64_t base[] = {numbers}, scale[] = {scales};
-  const std::string end = names_.gguf ? ".weight" : "";
-  ISO_CHECK_OK(add_float_matrix(s.mix, prefix + "fn" + end, numbers, x.streams * c_.hidden));
-  ISO_CHECK_OK(add_numbers(s.base, prefix + "base" + end, base));
-  return add_numbers(s.scale, prefix + "scale" + end, scale);
-}
-
-Result<void> Planner::add_final_streams(Globals& g, const std::string& prefix) {
-  g.streams = std::make_unique<ops::Streams>();
-  return add_streams(*g.streams, names_.gguf ? "output_hc_" : prefix + "hc_head_", c_.hyper.streams, 1);
 }
 
 Result<void> Planner::add_compressor(Compressor& w, const std::string& prefix, int ratio, int64_t dim) {
@@ -106,10 +110,6 @@ Result<void> Planner::add_compressed(Layer& layer, const LayerConfig& l, const s
   ISO_TRY(const TensorEntry* const e, required(name("attn_output_a.weight", "attn.wo_a.weight"), o_a));
   w.o_a.resize(size_t(x.groups));
   for (int64_t g = 0; e && g < x.groups; ++g) add_use(*e, pack_into(w.o_a[size_t(g)], g * x.out_rank, x.out_rank));
-  const int64_t n = c_.hyper.streams;
-  layer.streams = std::make_unique<LayerStreams>();
-  ISO_CHECK_OK(add_streams(layer.streams->attn, prefix + "hc_attn_", n * (2 + n), 3));
-  ISO_CHECK_OK(add_streams(layer.streams->ffn, prefix + "hc_ffn_", n * (2 + n), 3));
   if (l.ratio) ISO_CHECK_OK(add_compressor(w.entries, name("attn_compressor_", "attn.compressor."), l.ratio, c_.head_dim));
   if (l.choosing != Choosing::own) return {};
   layer.indexer = std::make_unique<Indexer>();

@@ -46,14 +46,19 @@ Result<void> Planner::add_numbers(std::vector<float>& to, const std::string& nam
 
 Result<void> Planner::add_conv(ops::ShortConv& c, const ConvNames& names, int64_t channels, bool silu, std::vector<float> scales) {
   c.width = c_.state.conv_width, c.silu = silu;
+  ISO_CHECK_OK(add_conv_weight(c, names.weight, channels, std::move(scales)));
+  if (!c_.state.conv_bias) return {};
+  const int64_t shape[] = {channels};
+  return add_numbers(c.bias, names.bias, shape);
+}
+
+Result<void> Planner::add_conv_weight(ops::ShortConv& c, const std::string& name, int64_t channels, std::vector<float> scales) {
   const int64_t shape[] = {channels, 1, c.width};
   const auto turn = [channels, w = c.width, scales = std::move(scales)](std::vector<float>& v) {
     v = turned(v, size_t(channels), size_t(w));
     for (size_t i = 0; i < v.size() && !scales.empty(); ++i) v[i] *= scales[i % scales.size()];
   };
-  ISO_CHECK_OK(add_numbers(c.weight, names.weight, shape, turn));
-  if (!c_.state.conv_bias) return {};
-  return add_numbers(c.bias, names.bias, std::span(shape).first(1));
+  return add_numbers(c.weight, name, shape, turn);
 }
 
 std::function<void(std::vector<float>&)> Planner::decay() const { return names_.gguf ? std::function<void(std::vector<float>&)>() : negate_exp; }

@@ -1,5 +1,6 @@
-// DeepSeek V4: the residual is several streams, mixed anew before and after each block by weights that come from themselves (mHC). Attention sees the last
-// tokens as they are and everything before them compressed, a few tokens to one key; one vector is key and value of all heads.
+// The residual is several streams, from which each block reads a mixture and to which it gives its result, by weights that come from the streams themselves
+// (hyper-connections): DeepSeek V4, GLM-5-Next, HY-V4, Qwen4-Exp. DeepSeek V4's attention sees the last tokens as they are and everything before them
+// compressed, a few tokens to one key; one vector is key and value of all heads.
 #include <array>
 
 #include "models/orders.h"
@@ -13,15 +14,17 @@ using ops::Tensor;
 bool Streamed::run_layer(ops::Ops& o, Tensor& x, size_t l, const ops::Batch* narrow_to) const {
   ops::SparseOps& sparse = *o.sparse();
   const Layer& w = layers[l];
+  if (w.ngrams) o.add(x, take_ngrams(o, x, l));
   ops::StreamStep step = sparse.enter(x, w.streams->attn);
-  Tensor y = o.linear(mix_compressed(o, {.x = step.x, .norm = norm(w.attn_norm)}, l), w.o);
+  const RowSource h = normed(step.x, w.attn_norm);
+  Tensor y = o.linear(w.compressed ? mix_compressed(o, h, l) : mix(o, h, l), w.o);
   if (narrow_to) {
     if (!narrow(o, *narrow_to, nullptr, x, y)) return false;
     if (step.weights.rows != x.rows) step.weights = o.gather(step.weights, narrow_to->logit_rows);
   }
   sparse.leave(x, step, y);
   step = sparse.enter(x, w.streams->ffn);
-  sparse.leave(x, step, feed_forward(o, {.x = step.x, .norm = norm(w.ffn_norm)}, w));
+  sparse.leave(x, step, feed_forward(o, normed(step.x, w.ffn_norm), w));
   return true;
 }
 
@@ -32,7 +35,7 @@ Tensor Streamed::forward(ops::Ops& o, const ops::Batch& b, const HiddenTap* tap)
     if (tap) (*tap)(int(l), x);
     if (!run_layer(o, x, l, l + 1 == depth() && !tap ? &b : nullptr)) return {};
   }
-  const RowSource h = finish(o, b, tap, {.x = o.sparse()->join(x, *globals.streams), .norm = norm(globals.norm)}, depth());
+  const RowSource h = finish(o, b, tap, normed(o.sparse()->join(x, *globals.streams), globals.norm), depth());
   return h ? logits(o, h) : Tensor{};                                                                        // [R, V]
 }
 
@@ -44,7 +47,7 @@ Tensor Streamed::forward_for_drafts(ops::Ops& o, const ops::Batch& b, Tensor& hi
   }
   if (b.R() == 0) return {};
   const Tensor x = b.R() == b.T() ? hidden : o.gather(hidden, b.logit_rows);
-  return logits(o, {.x = o.sparse()->join(x, *globals.streams), .norm = norm(globals.norm)});
+  return logits(o, normed(o.sparse()->join(x, *globals.streams), globals.norm));
 }
 
 DraftResult Streamed::draft(ops::Ops& o, const ops::Batch& b, const DraftStep& step) const {
@@ -57,6 +60,11 @@ DraftResult Streamed::draft(ops::Ops& o, const ops::Batch& b, const DraftStep& s
   if (b.R() != x.rows) x = o.gather(x, b.logit_rows);
   r.logits = logits(o, {.x = o.sparse()->join(x, *d.streams), .norm = draft_norm(d)}, draft_matrix(d));
   return r;
+}
+
+/// Streams of low rank norm what they mix, and leave nothing for a norm to do.
+RowSource Streamed::normed(Tensor x, const std::vector<float>& weight) const {
+  return weight.empty() ? RowSource{.x = x} : RowSource{.x = x, .norm = norm(weight)};
 }
 
 void Streamed::compress(ops::Ops& o, const Compressor& c, Made made, size_t layer) const {

@@ -50,6 +50,7 @@ constexpr GlobalRow kWordGlobals[] = {
     {.gguf = "output_norm.weight", .hf = "norm.weight", .rows = Size::hidden, .vector = &Globals::norm},
     {.gguf = "output.weight", .hf = "lm_head.weight", .rows = Size::vocab, .cols = Size::hidden, .weight = &Globals::head},
 };
+constexpr GlobalRow kNormless[] = {kGlobals[0], kGlobals[2]};
 constexpr LayerRow kMamba[] = {
     {.gguf = "attn_norm.weight", .hf = "norm.weight", .rows = Size::hidden, .vector = &Layer::attn_norm},
 };
@@ -150,6 +151,9 @@ constexpr LayerRow kSinks[] = {
 };
 constexpr LayerRow kSomeSinks[] = {
     {.gguf = "attn_sinks.weight", .hf = "self_attn.attention_sink_bias", .rows = Size::heads, .vector = &Layer::sinks, .on = On::with_sinks},
+};
+constexpr LayerRow kLearntSinks[] = {
+    {.hf = "self_attn.learnable_sink_param", .rows = Size::heads, .vector = &Layer::sinks},
 };
 constexpr LayerRow kLongcat[] = {
     {.hf = "input_layernorm.{}.weight", .rows = Size::hidden, .vector = &Layer::attn_norm},
@@ -280,6 +284,8 @@ constexpr auto kMimoRows = joined(kAttention, kFeedForward, kPreNorm, kSomeSinks
 constexpr auto kStepRows = joined(kAttention, kFeedForward, kPreNorm, kHeadNorm, kHeadGate);
 constexpr auto kLfm3Rows = joined(kAttention, kLfm3, kHeadNorm);
 constexpr auto kLatentRows = joined(kFeedForward, kPreNorm);
+constexpr auto kLatentSinkRows = joined(kFeedForward, kPreNorm, kLearntSinks);
+constexpr auto kNormlessRows = joined(kAttention, kHeadNorm);
 constexpr auto kWideNormRows = joined(kAttention, kFeedForward, kPreNorm, kWideNorm);
 
 }  // namespace
@@ -370,6 +376,9 @@ std::span<const LayerRow> step_rows() { return kStepRows; }
 std::span<const LayerRow> lfm3_rows() { return kLfm3Rows; }
 std::span<const LayerRow> longcat_rows() { return kLongcat; }
 std::span<const LayerRow> latent_rows() { return kLatentRows; }
+std::span<const LayerRow> latent_sink_rows() { return kLatentSinkRows; }
+std::span<const LayerRow> normless_rows() { return kNormlessRows; }
+std::span<const GlobalRow> normless_globals() { return kNormless; }
 std::span<const GlobalRow> deepseek4_globals() { return kDeepSeek4Globals; }
 std::span<const LayerRow> deepseek4_rows() { return kDeepSeek4; }
 std::span<const LayerRow> wide_norm_rows() { return kWideNormRows; }

@@ -123,6 +123,9 @@ std::span<const LayerRow> step_rows();       ///< a gate for each head's output:
 std::span<const LayerRow> lfm3_rows();       ///< sandwich, and such gates
 std::span<const LayerRow> longcat_rows();    ///< all but attention; two of our layers share an index
 std::span<const LayerRow> latent_rows();     ///< all but attention, which the planner knows: DeepSeek
+std::span<const LayerRow> latent_sink_rows();///< the same with sinks: HY-V4
+std::span<const LayerRow> normless_rows();   ///< attention with a norm on each head; streams norm what blocks read: Qwen4-Exp
+std::span<const GlobalRow> normless_globals();
 std::span<const GlobalRow> deepseek4_globals();
 std::span<const LayerRow> deepseek4_rows();  ///< all but what the planner knows
 std::span<const LayerRow> wide_norm_rows();  ///< pre-norm with a norm over all of q, and of k: OLMoE

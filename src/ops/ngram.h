@@ -15,7 +15,7 @@ namespace isotope::ops {
 struct NgramArgs {
   std::span<const Linear> tables;               ///< [rows, dim], together at least the sum of all vocabularies; all but the last have the same number of rows
   int size = 0, heads = 0;                      ///< the longest n-gram; heads of each length
-  std::span<const int64_t> multipliers;         ///< [size]
+  std::span<const int64_t> multipliers;         ///< [size], odd
   std::span<const int64_t> vocabularies, offsets;  ///< [(size - 1) * heads]
   int32_t separator = 0;
   StatePlace at;                                ///< the last size - 1 tokens, as floats: token ids are below 2^24

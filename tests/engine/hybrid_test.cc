@@ -172,7 +172,7 @@ TEST_P(Hybrid, StatesGiveWayToRequests) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Models, Hybrid, testing::Values("qwen3_next", "qwen3_5", "lfm2", "mamba", "mamba2", "granitemoehybrid", "nemotron_h_latent", "falcon_h1", "jamba",
-                                         "kimi_linear", "minimax", "olmo_hybrid", "bailing_hybrid"),
+                                         "kimi_linear", "minimax", "olmo_hybrid", "bailing_hybrid", "glm5_next", "qwen4_exp"),
                          [](const auto& info) { return std::string(info.param); });
 
 }  // namespace

@@ -66,6 +66,11 @@ TEST(Hostile, RenamedTensors) {
       {"jamba", "mamba.dt_layernorm.weight"},                 {"kimi_linear", "self_attn.f_b_proj.weight"},
       {"minimax", "self_attn.output_gate.weight"},            {"olmo_hybrid", "linear_attn.k_conv1d.weight"},
       {"bailing_hybrid", "attention.g_proj.weight"},          {"mamba2", "mixer.A_log"},
+      {"glm5_next", "indexer.index_kpool_compress_gate"},     {"glm5_next", "hc_attn_scale"},
+      {"glm5_next", "self_attn.f_a_proj.weight"},             {"hy_v4", "self_attn.linear_gate.weight"},
+      {"hy_v4", "self_attn.learnable_sink_param"},            {"qwen4_exp", "ngram_embedding.shard_2.weight"},
+      {"qwen4_exp", "ple.conv1d.weight"},                     {"qwen4_exp", "mlp_hyper_connection.block_inject_weight.weight"},
+      {"qwen4_exp", "indexer.index_qk_proj.weight"},
   };
   for (const auto& [family, tensor] : cases) {
     SCOPED_TRACE(std::string(family) + " without " + tensor);
@@ -88,7 +93,7 @@ TEST(Hostile, ConfigNumbers) {
   const char* const kValues[] = {"0", "-1", "1", "3", "1e300", "99999999999999999999", "\"x\"", "null", "[]", "[1,2]", "{}", "true", "0.5"};
   for (const char* family : {"gemma3", "phi3", "qwen3_yarn", "granite", "smollm3", "qwen2_moe", "gpt_oss_mxfp4", "qwen3_next", "mamba", "mamba2", "lfm2",
                              "nemotron_h_latent", "falcon_h1_rms", "granitemoehybrid", "jamba", "kimi_linear", "minimax", "olmo_hybrid", "bailing_hybrid",
-                             "glm_moe_dsa", "minimax_m3", "deepseek_v4"}) {
+                             "glm_moe_dsa", "minimax_m3", "deepseek_v4", "glm5_next", "hy_v4", "qwen4_exp"}) {
     const std::string folder = goldens_folder() + "/" + family, config = content(folder + "/config.json");
     const test::TempDir dir;
     std::filesystem::create_symlink(folder + "/model.safetensors", dir.file("model.safetensors"));

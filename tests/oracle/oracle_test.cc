@@ -5,7 +5,10 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
 
 #include "golden.h"
 #include "support/bytes.h"
@@ -110,6 +113,46 @@ TEST_P(Oracle, HiddenStates) {
     for (float v : golden_.hidden[i]) size = std::max(size, std::abs(v));
     EXPECT_LE(largest_difference(hidden[i], golden_.hidden[i]), 1e-5f * size) << "hidden " << i;
   }
+}
+
+/// `text` without each `what`, and as long as before: a header of safetensors may end in spaces.
+std::string without(std::string text, const std::string& what) {
+  const size_t size = text.size();
+  for (size_t at = text.find(what); at != std::string::npos; at = text.find(what)) text.erase(at, what.size());
+  text.resize(size, ' ');
+  return text;
+}
+
+/// Kimi K2 is Kimi K2.5's text model without the wrapper, under a model_type of its own.
+TEST(KimiK2, IsTheTextModelOfKimiK25) {
+  const std::string folder = goldens_folder() + "/kimi_k25";
+  const auto content = [](const std::string& path) {
+    std::ifstream in(path, std::ios::binary);
+    return std::string(std::istreambuf_iterator<char>(in), {});
+  };
+  auto config = nlohmann::json::parse(content(folder + "/config.json"))["text_config"];
+  config["architectures"] = {"DeepseekV3ForCausalLM"};
+  config["model_type"] = "kimi_k2";
+  std::string weights = content(folder + "/model.safetensors");
+  uint64_t header = 0;
+  std::memcpy(&header, weights.data(), sizeof header);
+  weights.replace(8, header, without(weights.substr(8, header), "language_model."));
+  const test::TempDir dir;
+  dir.write("config.json", config.dump());
+  dir.write("model.safetensors", weights);
+  const std::vector<int32_t> ids = read_golden("kimi_k25").prompts[1].ids;
+  std::vector<std::vector<float>> logits;
+  for (const std::string& path : {folder, dir.path()}) {
+    const auto l = load(path, 0, {.threads = 1, .precision = Precision::exact, .pin = false});
+    ASSERT_TRUE(l) << l.error().message();
+    auto direct = models::Direct::create(*l->model, *l->ops, {.max_len = 64, .kv = KvType::f32});
+    const models::Chunk chunk{.tokens = ids, .all_logits = true};
+    const auto t = direct->step({&chunk, 1});
+    ASSERT_TRUE(t) << t.error().message();
+    logits.emplace_back();
+    for (int64_t r = 0; r < t->rows; ++r) logits.back().insert(logits.back().end(), t->row(r), t->row(r) + t->cols);
+  }
+  EXPECT_EQ(logits[0], logits[1]);
 }
 
 INSTANTIATE_TEST_SUITE_P(Families, Oracle, testing::ValuesIn(cases()), case_name);

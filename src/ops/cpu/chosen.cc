@@ -68,4 +68,13 @@ int64_t choose_blocks(std::span<const float> scores, int block, int local, int64
   return taken;
 }
 
+int64_t choose_tokens(std::span<const float> scores, const TokenKeys& k, int32_t* keys, int32_t* out) noexcept {
+  const int64_t chosen = choose_top(scores, k.top, keys);
+  int64_t taken = 0;
+  for (int64_t i = 0; i < chosen; ++i)
+    for (int64_t t = int64_t{keys[i]} * k.every, end = t + k.every; t < end; ++t) out[taken++] = int32_t(t);
+  for (int64_t t = int64_t(scores.size()) * k.every; t < k.tokens; ++t) out[taken++] = int32_t(t);
+  return taken;
+}
+
 }  // namespace isotope::ops

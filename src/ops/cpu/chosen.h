@@ -28,4 +28,13 @@ int64_t choose_top(std::span<const float> scores, int64_t top, int32_t* out) noe
 /// best keys are best, `top` blocks in all. Writes their keys, ascending, returns how many. `best`: scratch, a float for each block; `blocks`: `top` numbers.
 int64_t choose_blocks(std::span<const float> scores, int block, int local, int64_t top, float* best, int32_t* blocks, int32_t* out) noexcept;
 
+/// Keys of which each stands for `every` tokens, and how many tokens there are: those after the last whole key have none.
+struct TokenKeys {
+  int64_t top = 0;
+  int every = 1;
+  int64_t tokens = 0;
+};
+/// The tokens of the `top` best keys, then those that no key stands for, ascending; returns how many. `keys`: scratch, `top` numbers.
+int64_t choose_tokens(std::span<const float> scores, const TokenKeys&, int32_t* keys, int32_t* out) noexcept;
+
 }  // namespace isotope::ops

@@ -80,5 +80,18 @@ TEST(ChosenBlocks, CountByTheirBestKeyAndTheLastOnesAreIn) {
   EXPECT_EQ(blocks({1}, 128, 1, 16), std::vector<int32_t>{0});
 }
 
+TEST(ChosenTokens, AreThoseOfTheBestKeysAndTheOnesWithoutAKey) {
+  const auto tokens = [](const std::vector<float>& scores, TokenKeys k) {
+    std::vector<int32_t> keys(size_t(k.top), -1), out(size_t(k.top * k.every + k.every - 1), -7);
+    out.resize(size_t(choose_tokens(scores, k, keys.data(), out.data())));
+    return out;
+  };
+  EXPECT_EQ(tokens({1, 5, 2}, {2, 2, 7}), (std::vector<int32_t>{2, 3, 4, 5, 6}));
+  EXPECT_EQ(tokens({1, 5, 2}, {1, 2, 6}), (std::vector<int32_t>{2, 3}));
+  EXPECT_EQ(tokens({1, 1}, {1, 4, 11}), (std::vector<int32_t>{0, 1, 2, 3, 8, 9, 10})) << "of equal keys the lower wins";
+  EXPECT_EQ(tokens({}, {3, 4, 3}), (std::vector<int32_t>{0, 1, 2}));
+  EXPECT_EQ(tokens({4}, {3, 4, 4}), (std::vector<int32_t>{0, 1, 2, 3}));
+}
+
 }  // namespace
 }  // namespace isotope::ops

@@ -46,7 +46,7 @@ void check_source(const RowSource& s) {
 }  // namespace
 
 CpuOps::CpuOps(const kernels::cpu::KernelTable& kernels, int threads, const CpuOpsOptions& options)
-    : k_(kernels), precision_(options.precision), tuning_(options.tuning), fusions_(options.fusions), bf16_norms_(options.bf16_norms),
+    : k_(kernels), precision_(options.precision), tuning_(options.tuning), sparse_tuning_(options.sparse), fusions_(options.fusions), bf16_norms_(options.bf16_norms),
       spilled_(options.spill_folder), team_(threads, options.pin, options.first_core), sparse_(std::make_unique<CpuSparse>(*this)) {}
 
 CpuOps::~CpuOps() = default;

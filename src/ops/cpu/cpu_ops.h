@@ -139,6 +139,7 @@ class CpuOps final : public Ops {
   const kernels::cpu::KernelTable& k_;
   Precision precision_;
   CpuTuning tuning_;
+  SparseTuning sparse_tuning_;
   Fusions fusions_;
   bool bf16_norms_;
   WeightStore store_, spilled_;

@@ -30,7 +30,7 @@ struct Scratch {
 class IndexRun {
  public:
   IndexRun(const IndexArgs& a, const SparseContext& c)
-      : a_(a), c_(c), spec_(c.kv.spec(a.layer)), format_(int(c.kv.format())), rows_(spec_.form == KvForm::rows), lists_(a.weights ? 1 : a.heads) {}
+      : a_(a), c_(c), spec_(c.kv.spec(a.layer)), format_(int(c.kv.format())), rows_(spec_.form == KvForm::rows), lists_(a.weights || a.summed ? 1 : a.heads) {}
 
   Chosen run(base::Arena& memory) {
     memory.reset();
@@ -45,7 +45,8 @@ class IndexRun {
     }
     if (out.all) return out;
     const int64_t T = c_.batch.T();
-    out.most = std::min(longest, a_.top * a_.block);
+    // Chosen are keys, keys of blocks, or the tokens that keys stand for and those after the last whole key.
+    out.most = a_.tokens ? a_.top * spec_.every + spec_.every - 1 : std::min(longest, a_.top * a_.block);
     out.keys = memory.take<int32_t>(size_t(T * lists_ * out.most));
     out.counts = memory.take<int32_t>(size_t(T * lists_));
     width_ = (longest + kTile - 1) / kTile * kTile;
@@ -54,7 +55,8 @@ class IndexRun {
     seq_of_ = c_.arena.take<int32_t>(size_t(T));
     for (int64_t s = 0; s < c_.batch.S(); ++s)
       for (int32_t t = c_.batch.query_start[size_t(s)]; t < c_.batch.query_start[size_t(s) + 1]; ++t) seq_of_[size_t(t)] = int32_t(s);
-    const int64_t at_once = std::clamp<int64_t>(kScoresKept / (lists_ * width_), 1, T);
+    const int64_t kept = c_.score_bytes > 0 ? std::min(kScoresKept, c_.score_bytes / int64_t(sizeof(float))) : kScoresKept;
+    const int64_t at_once = std::clamp<int64_t>(kept / (lists_ * width_), 1, T);
     scores_ = c_.arena.take<float>(size_t(at_once * lists_ * width_));
     ranges_ = c_.arena.take<Range>(size_t(at_once * ((width_ / kTile + kRangeTiles - 1) / kRangeTiles)));
     for (int64_t t = 0; t < T; t += at_once) choose_some(t, std::min(T, t + at_once), out);
@@ -65,6 +67,10 @@ class IndexRun {
   int64_t seen(int32_t position) const { return (int64_t{position} + 1) / spec_.every; }
 
   void make_scratch() {
+    if (a_.summed) {
+      ones_ = c_.arena.take<float>(size_t(a_.heads));
+      std::fill(ones_.begin(), ones_.end(), 1.0f);
+    }
     scratch_ = c_.arena.take<Scratch>(size_t(c_.team.size()));
     for (Scratch& s : scratch_) {
       s = {};
@@ -72,6 +78,7 @@ class IndexRun {
       if (rows_)
         s.tile = c_.arena.take<std::byte>(size_t(kTile * padded_dim(a_.dim) * kKvBytes[format_])).data(),
         s.scales = c_.arena.take<float>(kTile).data();
+      if (a_.tokens) s.blocks = c_.arena.take<int32_t>(size_t(a_.top)).data();
       if (a_.block > 1) s.best = c_.arena.take<float>(size_t(width_ / a_.block + 1)).data(), s.blocks = c_.arena.take<int32_t>(size_t(a_.top)).data();
     }
   }
@@ -103,11 +110,12 @@ class IndexRun {
       c_.kernels.attention.leave[format_](state);
     });
     each((t1 - t0) * lists_, [&](int64_t n, Scratch& s) {
-      const int64_t t = t0 + n / lists_, list = t * lists_ + n % lists_;
-      const std::span<const float> scores(scores_of(t - t0, int(n % lists_)), size_t(seen(c_.batch.positions[size_t(t)])));
+      const int64_t t = t0 + n / lists_, list = t * lists_ + n % lists_, position = c_.batch.positions[size_t(t)];
+      const std::span<const float> scores(scores_of(t - t0, int(n % lists_)), size_t(seen(int32_t(position))));
       int32_t* const keys = out.keys.data() + list * out.most;
-      out.counts[size_t(list)] = int32_t(a_.block == 1 ? choose_top(scores, a_.top, keys)
-                                                      : choose_blocks(scores, a_.block, a_.local, a_.top, s.best, s.blocks, keys));
+      if (a_.tokens) out.counts[size_t(list)] = int32_t(choose_tokens(scores, {a_.top, spec_.every, position + 1}, s.blocks, keys));
+      else if (a_.block == 1) out.counts[size_t(list)] = int32_t(choose_top(scores, a_.top, keys));
+      else out.counts[size_t(list)] = int32_t(choose_blocks(scores, a_.block, a_.local, a_.top, s.best, s.blocks, keys));
     });
   }
 
@@ -128,14 +136,14 @@ class IndexRun {
 
   void pack(int32_t token, std::byte* to) const {
     const auto pack_index = c_.kernels.sparse.pack_index[format_];
-    if (a_.weights) return pack_index(to, a_.q.row(token), a_.heads, a_.dim);
+    if (a_.weights || a_.summed) return pack_index(to, a_.q.row(token), a_.heads, a_.dim);
     for (int h = 0; h < a_.heads; ++h) pack_index(to + index_query_bytes(h, a_.dim), a_.q.row(token) + int64_t{h} * a_.dim, 1, a_.dim);
   }
 
   void score_tiles(const Range& r, int64_t t0, const Scratch& s, const KvTile* tiles, int64_t first, int count) const {
     IndexJob job{.q = s.q, .heads = a_.heads, .d = a_.dim, .scale = a_.scale, .tiles = tiles, .count = count};
-    if (a_.weights) {
-      job.weights = a_.weights.row(r.token);
+    if (a_.weights || a_.summed) {
+      job.weights = a_.weights ? a_.weights.row(r.token) : ones_.data();
       job.out = scores_of(r.token - t0, 0) + first * kTile;
       return c_.kernels.sparse.index[format_](job);
     }
@@ -175,6 +183,7 @@ class IndexRun {
   int lists_;
   bool alone_ = false;
   int64_t width_ = 0;  ///< of a row of scores
+  std::span<float> ones_;  ///< [heads], where heads are summed without weights
   std::span<Scratch> scratch_;
   std::span<int32_t> seq_of_;
   std::span<float> scores_;  ///< [tokens at once, lists, width]

@@ -218,6 +218,12 @@ void linear(base::Team& team, const KernelTable& table, const RowSource& source,
   team.share([&](int64_t i) { run_rows(table, in, tiles, in_passes ? &rows : nullptr, i, parts); });
 }
 
+void linear_rows(const KernelTable& table, Tensor x, const Weight& w, Tensor out) {
+  ISO_CHECK(!integer(w) && w.k == x.cols && out.rows == x.rows && out.cols == w.n);
+  const LinearJob job{.w = &w, .out = out};
+  if (x.rows > 0) run_tiles(table, {x, nullptr, table.gemm.panels(x.rows), ceil_div(x.cols, kBlock), 0}, job, 0, packed(job).tiles(), 0, x.rows);
+}
+
 void grouped_linear(base::Team& team, const KernelTable& table, std::span<const GroupedJob> jobs, const CpuTuning& tuning) {
   for (const GroupedJob& j : jobs) {
     ISO_CHECK(j.w && j.out.rows > 0 && j.out.cols == j.w->n && (j.bias.empty() || int64_t(j.bias.size()) == j.w->n));

@@ -48,6 +48,9 @@ inline void linear(base::Team& team, const kernels::cpu::KernelTable& t, Tensor 
   linear(team, t, RowSource{.x = x}, scratch, jobs, tuning);
 }
 
+/// out = x · Wᵀ on this thread, for floating packs: what a pass over some rows needs of a small matrix. The same bits as linear().
+void linear_rows(const kernels::cpu::KernelTable&, Tensor x, const Weight&, Tensor out);
+
 /// All jobs in one parallel region, cut by cost over the team, so that unequal numbers of rows keep every member busy. Each weight is read once for all
 /// its rows (as long as their quantized activations fit CpuTuning::pass_bytes). The same bits as linear() for each job.
 void grouped_linear(base::Team&, const kernels::cpu::KernelTable&, std::span<const GroupedJob> jobs, const CpuTuning& = {});

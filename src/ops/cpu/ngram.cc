@@ -30,8 +30,9 @@ class LastTokens {
     }
   }
 
-  void keep(float* state) const {
-    for (int64_t at = std::max<int64_t>(0, rows_.n - kept_); at < rows_.n; ++at)
+  /// What the state is after the first `n` tokens of the step.
+  void keep(float* state, int64_t n) const {
+    for (int64_t at = std::max<int64_t>(0, n - kept_); at < n; ++at)
       state[b_.positions[size_t(rows_.first + at)] % kept_] = float(b_.tokens[size_t(rows_.first + at)]);
   }
 
@@ -75,7 +76,13 @@ Tensor CpuSparse::embed_ngrams(const NgramArgs& a) {
       tokens.before(t, a.separator, before);
       hash_rows(a, before, &rows[size_t((r.first + t) * heads)]);
     }
-    tokens.keep(state);
+    for (const Batch::Capture& c : b.captures)
+      if (c.seq == s) {
+        float* const image = o_.kv_->state(a.at.layer, c.slot) + a.at.offset;
+        std::copy(state, state + a.state_floats(), image);
+        tokens.keep(image, c.tokens);
+      }
+    tokens.keep(state, r.n);
   }
   const Tensor out = o_.empty(b.T(), heads * dim);
   each_row(o_.team_, b.T(), out.cols, [&](int64_t t) {

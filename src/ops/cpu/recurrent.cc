@@ -14,6 +14,7 @@ namespace {
 
 /// What a function of exponentials costs in units of an element that is only added.
 constexpr int64_t kGateCost = 8, kSigmoidCost = 4;
+constexpr int kMaxDilation = 64;
 
 }  // namespace
 
@@ -34,20 +35,27 @@ float* CpuOps::state_of(StatePlace at, int64_t floats, int64_t s) const {
 Tensor CpuOps::short_conv(Tensor x, const ShortConv& c, StatePlace at) {
   const int64_t C = c.channels();
   ISO_CHECK(kv_ && x.rows == batch_.T() && x.cols == C && c.width >= 2 && c.width <= kernels::cpu::kMaxConvWidth && (c.bias.empty() || int64_t(c.bias.size()) == C));
+  ISO_CHECK(c.dilation >= 1 && c.dilation <= kMaxDilation);
   const Tensor out = empty(x.rows, C);
   constexpr int64_t kChannels = 256;  // of a piece
+  const int64_t apart = c.dilation;   // so many convolutions take turns, each with a state of its own: a token's is that of its position
   for_pieces((C + kChannels - 1) / kChannels, kChannels * c.width / 4, [&](int64_t s, int64_t piece) {
     const SequenceRows r = rows_of(batch_, s);
     float* const state = state_of(at, c.state_floats(), s);
     const int64_t begin = piece * kChannels, end = std::min(C, begin + kChannels);
-    for (int i = 0; i + 1 < c.width; ++i) clear_if(r.begins, state + i * C + begin, end - begin);
+    const int64_t kept = apart * (c.width - 1);
+    for (int64_t i = 0; i < kept; ++i) clear_if(r.begins, state + i * C + begin, end - begin);
     walk_captured(batch_, s, 0, r.n, [&](int64_t from, int64_t n) {
-      k_.recurrent.conv({.in = x.row(r.first + from), .out = out.row(r.first + from), .in_stride = x.stride, .out_stride = out.stride, .tokens = n,
-                         .weight = c.weight.data(), .bias = c.bias.empty() ? nullptr : c.bias.data(), .state = state, .channels = C,
-                         .begin = begin, .end = end, .width = c.width, .silu = c.silu});
+      for (int64_t first = r.first + from; first < r.first + from + std::min(apart, n); ++first) {
+        const int64_t turn = batch_.positions[size_t(first)] % apart;
+        k_.recurrent.conv({.in = x.row(first), .out = out.row(first), .in_stride = apart * x.stride, .out_stride = apart * out.stride,
+                           .tokens = (r.first + from + n - first + apart - 1) / apart, .weight = c.weight.data(),
+                           .bias = c.bias.empty() ? nullptr : c.bias.data(), .state = state + turn * (c.width - 1) * C, .channels = C, .begin = begin,
+                           .end = end, .width = c.width, .silu = c.silu});
+      }
     }, [&](int32_t slot) {
       float* const image = state_in(at, c.state_floats(), slot);
-      for (int i = 0; i + 1 < c.width; ++i) std::copy(state + i * C + begin, state + i * C + end, image + i * C + begin);
+      for (int64_t i = 0; i < kept; ++i) std::copy(state + i * C + begin, state + i * C + end, image + i * C + begin);
     });
   });
   return out;

@@ -25,6 +25,24 @@ TEST(Recurrent, ShortConvolution) {
   }
 }
 
+TEST(Recurrent, ShortConvolutionOfTokensApart) {
+  const int64_t T = 37, C = 70;
+  for (int dilation : {2, 3, 8}) {
+    SCOPED_TRACE(dilation);
+    const ShortConv c{.width = 4, .dilation = dilation, .weight = random(size_t(4 * C), 1), .silu = true};
+    const auto x = random(size_t(T * C), 3);
+    std::vector<double> want;
+    for (int64_t t = 0; t < T; ++t)
+      for (int64_t i = 0; i < C; ++i) {
+        double y = 0;
+        for (int w = 0; w < 4; ++w)
+          if (const int64_t from = t - (3 - w) * dilation; from >= 0) y += double(c.weight[size_t(w * C + i)]) * double(x[size_t(from * C + i)]);
+        want.push_back(y * sigmoid(y));
+      }
+    expect_all_ways(T, c.state_floats(), [&](Ops& o, const std::vector<int64_t>& at) { return o.short_conv(rows(o, x, at, C), c, {}); }, want);
+  }
+}
+
 struct DeltaCase {
   const char* name;
   float a, b;  ///< centre of the gates: a far up forgets all, far down nothing; b likewise

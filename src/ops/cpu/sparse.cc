@@ -12,7 +12,7 @@
 
 namespace isotope::ops {
 
-SparseContext CpuSparse::context() const { return {o_.team_, o_.k_, *o_.arena_, o_.batch_, *o_.kv_, o_.tuning_.attention_alone}; }
+SparseContext CpuSparse::context() const { return {o_.team_, o_.k_, *o_.arena_, o_.batch_, *o_.kv_, o_.tuning_.attention_alone, o_.sparse_tuning_.score_bytes}; }
 
 const KvLayerSpec& CpuSparse::checked(int layer, KvForm form) const {
   ISO_CHECK(o_.kv_ && layer >= 0 && layer < o_.kv_->layers());

@@ -42,10 +42,19 @@ class CpuSparse final : public SparseOps {
   CompressArgs checked(const CompressArgs&) const;
   /// A row for each token into a layer of rows.
   void store_rows(Tensor x, int layer) const;
-  /// Streams normed as one, times the matrix that says how they are mixed.
-  Tensor mixture(Tensor streams, const Streams&) const;
-  /// enter(); `read` [T, N]: the weights to read by, instead of those that the streams give now.
-  StreamStep enter(Tensor streams, const Streams&, Tensor read, Tensor& next) const;
+  /// Whether sequences that decode together are done one by one.
+  bool apart_by_sequence(Tensor streams) const { return o_.sparse_tuning_.streams_by_sequence && streams.rows > 1; }
+  template <class F>
+  void each_sequence(Tensor streams, F f) const;
+  /// enter(); `read` [T, N] or empty: the weights to read by, instead of those that the streams give now, which become `next`.
+  StreamStep enter_rows(Tensor streams, const Streams&, Tensor read, Tensor& next) const;
+  void leave_rows(Tensor streams, const StreamStep&, Tensor y) const;
+  Tensor join_rows(Tensor streams, const Streams&) const;
+  template <class F>
+  void mix_then(Tensor streams, const Streams&, Tensor numbers, F finish) const;
+  /// What Streams says of those with `down`.
+  Tensor normed(Tensor streams, const Streams&) const;
+  Tensor blend_normed(Tensor normed, const Streams&) const;
 
   CpuOps& o_;
   base::Arena memory_;  ///< of the choice

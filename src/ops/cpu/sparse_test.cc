@@ -478,5 +478,122 @@ TEST(ResidualStreams, SpreadAndJoin) {
   for (int i = 0; i < 3; ++i) EXPECT_NEAR(y.row(0)[i], weight * double(x.row(0)[i]), 1e-5);
 }
 
+/// Streams of every kind: those with a matrix, those that are not mixed, those of low rank.
+struct StreamKind {
+  const char* name;
+  int iterations, rank;
+};
+constexpr StreamKind kStreamKinds[] = {{"mixed", 3, 0}, {"apart", 0, 0}, {"low rank", 0, 5}};
+
+Linear packed(Ops& o, const std::vector<float>& v, int64_t n, int64_t k) {
+  Linear l;
+  l.w = *o.pack({.dtype = tensor::DType::f32, .data = v.data(), .bytes = v.size() * 4, .shape = {n, k}, .rank = 2});
+  return l;
+}
+
+Streams streams_of(Ops& o, const StreamKind& kind, int n, int d, bool final) {
+  const int width = n * d, rows = final || kind.rank ? n : kind.iterations ? (2 + n) * n : 2 * n;
+  Streams s{.streams = n, .iterations = kind.iterations, .eps = 1e-3f, .norm_eps = 1e-5f, .magnitude = 1.5f, .added_eps = 0.25f};
+  if (!(final && kind.rank)) s.mix = packed(o, numbers_of(1, 1, 1, int64_t{rows} * width), rows, width);
+  if (kind.rank) {
+    s.down = packed(o, numbers_of(1, 3, 1, int64_t{kind.rank} * width), kind.rank, width);
+    s.up = packed(o, numbers_of(1, 4, 1, int64_t{kind.rank} * width), width, kind.rank);
+    s.norm = numbers_of(1, 5, 1, width);
+    return s;
+  }
+  s.base = numbers_of(1, 2, 1, rows);
+  s.scale = final ? std::vector<float>{0.8f} : kind.iterations ? std::vector<float>{0.7f, 1.1f, 0.9f} : std::vector<float>{0.7f, 1.1f};
+  return s;
+}
+
+/// What a step of tokens makes of streams: enter, leave, join, one after the other.
+std::vector<float> through_streams(const StreamKind& kind, const CpuOpsOptions& options, std::vector<int32_t> starts) {
+  constexpr int n = 3, d = 10;
+  auto ops = *make_cpu_ops(options);
+  const int64_t T = starts.back();
+  std::vector<int32_t> tokens(size_t(T), 0), positions, context;
+  for (size_t s = 0; s + 1 < starts.size(); ++s) {
+    for (int32_t i = starts[s]; i < starts[s + 1]; ++i) positions.push_back(i - starts[s]);
+    context.push_back(starts[s + 1] - starts[s]);
+  }
+  ops->begin({.tokens = tokens, .positions = positions, .query_start = starts, .context_len = context}, nullptr);
+  const Streams around = streams_of(*ops, kind, n, d, false), final = streams_of(*ops, kind, n, d, true);
+  const Tensor x = ops->empty(T, n * d), y = ops->empty(T, d);
+  for (int64_t r = 0; r < T; ++r) {
+    const auto a = numbers_of(2, r, 1, n * d), b = numbers_of(2, r, 2, d);
+    std::copy(a.begin(), a.end(), x.row(r)), std::copy(b.begin(), b.end(), y.row(r));
+  }
+  const StreamStep step = ops->sparse()->enter(x, around);
+  ops->sparse()->leave(x, step, y);
+  const Tensor joined = ops->sparse()->join(x, final);
+  std::vector<float> out;
+  for (const Tensor& t : {step.x, x, joined})
+    for (int64_t r = 0; r < T; ++r) out.insert(out.end(), t.row(r), t.row(r) + t.cols);
+  return out;
+}
+
+TEST(ResidualStreams, JoinedApartAndBySequenceAreTheSame) {
+  for (const StreamKind& kind : kStreamKinds) {
+    SCOPED_TRACE(kind.name);
+    const std::vector<int32_t> starts = {0, 1, 20, 21, 300};
+    const auto want = through_streams(kind, {.threads = 1, .pin = false}, starts);
+    for (const SparseTuning& tuning : {SparseTuning{}, SparseTuning{.streams_apart = true}, SparseTuning{.streams_by_sequence = true}})
+      for (int threads : {1, 3}) EXPECT_EQ(through_streams(kind, {.threads = threads, .pin = false, .sparse = tuning}, starts), want);
+  }
+}
+
+TEST(ResidualStreams, OfLowRankAndUnmixedAgreeWithDoublePrecision) {
+  constexpr int n = 3, d = 10, width = n * d;
+  const auto sigmoid = [](double v) { return 1 / (1 + std::exp(-v)); };
+  const auto x = numbers_of(2, 0, 1, width), y = numbers_of(2, 0, 2, d);
+  for (const StreamKind& kind : {kStreamKinds[1], kStreamKinds[2]}) {
+    SCOPED_TRACE(kind.name);
+    auto ops = *make_cpu_ops({.threads = 1, .pin = false});
+    const Streams s = streams_of(*ops, kind, n, d, false);
+    const auto got = through_streams(kind, {.threads = 1, .pin = false}, {0, 1});
+    const auto mix = numbers_of(1, 1, 1, int64_t{kind.rank ? n : 2 * n} * width);
+    double normed[width], squares[n] = {}, all = 0;
+    for (int i = 0; i < width; ++i) squares[i / d] += double(x[size_t(i)]) * double(x[size_t(i)]), all += double(x[size_t(i)]) * double(x[size_t(i)]);
+    for (int i = 0; i < width; ++i)
+      normed[i] = double(x[size_t(i)]) / std::sqrt((kind.rank ? squares[i / d] / d : all / width) + 1e-5) * (kind.rank ? double(s.norm[size_t(i)]) : 1);
+    const auto number = [&](int row) {
+      double v = 0;
+      for (int i = 0; i < width; ++i) v += double(mix[size_t(row * width + i)]) * normed[i];
+      return v;
+    };
+    double read[d] = {}, added[n];
+    if (kind.rank) {
+      const auto down = numbers_of(1, 3, 1, int64_t{kind.rank} * width), up = numbers_of(1, 4, 1, int64_t{kind.rank} * width);
+      std::vector<double> low;
+      for (int r = 0; r < kind.rank; ++r) {
+        double v = 0;
+        for (int i = 0; i < width; ++i) v += double(down[size_t(r * width + i)]) * normed[i];
+        low.push_back(v / n * sigmoid(v / n));
+      }
+      for (int i = 0; i < width; ++i) {
+        double v = 0;
+        for (int r = 0; r < kind.rank; ++r) v += double(up[size_t(i * kind.rank + r)]) * low[size_t(r)];
+        read[i % d] += sigmoid(v) * normed[i] / n;
+      }
+      for (int k = 0; k < n; ++k) added[k] = 2 * sigmoid(number(k) / n);
+    } else {
+      for (int i = 0; i < width; ++i) read[i % d] += (sigmoid(number(i / d) * 0.7 + double(s.base[size_t(i / d)])) + 1e-3) * double(x[size_t(i)]);
+      for (int k = 0; k < n; ++k) added[k] = 1.5 * sigmoid(number(n + k) * 1.1 + double(s.base[size_t(n + k)])) + 0.25;
+    }
+    for (int i = 0; i < d; ++i) EXPECT_NEAR(got[size_t(i)], read[i], 2e-5);
+    for (int i = 0; i < width; ++i) EXPECT_NEAR(got[size_t(d + i)], double(x[size_t(i)]) + added[i / d] * double(y[size_t(i % d)]), 2e-5);
+  }
+}
+
+TEST(ResidualStreams, WithoutAMixtureTheMeanComesOut) {
+  auto ops = *make_cpu_ops({.threads = 1, .pin = false});
+  const int32_t tokens[] = {0}, positions[] = {0}, start[] = {0, 1}, context[] = {1};
+  ops->begin({.tokens = tokens, .positions = positions, .query_start = start, .context_len = context}, nullptr);
+  const Tensor x = ops->empty(1, 6);
+  std::copy_n((const float[]){1, -2, 3, 5, 4, -3}, 6, x.row(0));
+  const Tensor y = ops->sparse()->join(x, {.streams = 2, .iterations = 4});
+  EXPECT_EQ(std::vector<float>(y.row(0), y.row(0) + 3), (std::vector<float>{3, 1, 0}));
+}
+
 }  // namespace
 }  // namespace isotope::ops

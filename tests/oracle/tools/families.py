@@ -8,7 +8,8 @@ with a small vision tower and stripped of it: architecture, model_type and what 
 published files have instead of it); conv_split (rows of the short convolutions that published files keep apart); unused_kv (layers that read another
 one's keys and values come with matrices for them all the same, as in published files); streams (the residual is several streams, of which the goldens show the first);
 pairs (a layer of theirs is two of ours); raw_config (llama.cpp's converter gets config.json
-as it is, not as transformers reads it); fp4 (experts as DeepSeek V4 ships them); mtp (multi-token-prediction heads: see draft_heads.py)."""
+as it is, not as transformers reads it); fp4 (experts as DeepSeek V4 ships them); mtp (multi-token-prediction heads: see draft_heads.py); v5_whole,
+v5_wrapped (what transformers 5 writes for a model inside a wrapper: as it is, or put back into the wrapper)."""
 
 VOCAB = 256
 
@@ -158,6 +159,22 @@ family("deepseek_v4", "deepseek_v4", "DeepseekV4ForCausalLM", dict(vocab_size=VO
        rope_scaling=dict(type="yarn", factor=16, beta_fast=32, beta_slow=1, original_max_position_embeddings=64), max_position_embeddings=4096,
        num_nextn_predict_layers=1, attention_bias=False, attention_dropout=0.0, tie_word_embeddings=False, bos_token_id=1, eos_token_id=2,
        initializer_range=0.02, use_cache=True), fp4=True, mtp=dict(style="deepseek4", heads=1, layer=dict(compress_ratios=[0], num_hash_layers=0)))
+# Pools of keys, streams of other kinds, n-grams.
+GLM5_NEXT = dict(vocab_size=VOCAB, hidden_size=64, initializer_range=0.02, use_cache=True, bos_token_id=1, eos_token_id=2, pad_token_id=0,
+       num_attention_heads=4, num_key_value_heads=4, hidden_act="silu", intermediate_size=96, moe_intermediate_size=32, num_hidden_layers=4,
+       n_routed_experts=8, n_shared_experts=1, num_experts_per_tok=3, n_group=1, topk_group=1, norm_topk_prob=True, routed_scaling_factor=2.5,
+       kv_lora_rank=32, q_lora_rank=48, qk_rope_head_dim=0, qk_nope_head_dim=16, v_head_dim=16, rms_norm_eps=1e-5, max_position_embeddings=4096,
+       layer_types=["linear_attention", "indexed_attention", "linear_attention", "indexed_attention"], mlp_layer_types=["dense"] + ["sparse"] * 3,
+       index_topk=16, index_head_dim=16, index_n_heads=16, index_kpool=4, index_kpool_always_select_tail=True, swiglu_limit=1.5, linear_head_dim=24,
+       linear_num_heads=4, linear_conv_kernel_dim=4, linear_lower_bound=-5.0, hc_mult=4, hc_eps=1e-6, hc_sinkhorn_iters=20, tie_word_embeddings=False)
+family("glm5_next", "glm5_next_text", "Glm5NextForConditionalGeneration", GLM5_NEXT, gguf=False,
+       v5_whole=True, wrap=dict(architecture="Glm5NextForConditionalGeneration", model_type="glm5_next"),
+       inside=dict(architecture="Glm5NextForConditionalGeneration", model_type="glm5_next", vision_config=dict(hidden_size=16, depth=1, num_heads=2,
+       intermediate_size=16, out_hidden_size=64)))
+family("hy_v4", "hy_v4", "HYV4ForCausalLM", merged(MLA, INDEX, rms_norm_eps=1e-5, num_hidden_layers=4, routed_scaling_factor=2.827, rope_theta=None,
+       rope_parameters=dict(rope_theta=10000.0, rope_type="default"), mlp_layer_types=["dense"] + ["sparse"] * 3, index_head_dim=24,
+       indexer_types=["full", "full", "shared", "full"], hc_mult=4, hc_magnitude=2.0, hc_eps=1e-6, learnable_sink_init=0.0, swiglu_limit=1.5,
+       pad_token_id=0), gguf=False, rename=[(r"\.mlp\.(shared_experts\.)?linear_gate\.", r".mlp.\1gate_proj.")])  # which transformers 5 renames with attention's
 family("minimax_m2", "minimax_m2", "MiniMaxM2ForCausalLM", merged(BASE, head_dim=32, rotary_dim=16, intermediate_size=32, num_local_experts=8,
        num_experts_per_tok=3, rms_norm_eps=1e-6, rope_theta=5000000, scoring_func="sigmoid", use_routing_bias=True, use_qk_norm=True,
        qk_norm_type="per_layer", attn_type_list=[1, 1], shared_intermediate_size=0, use_mtp=False, num_mtp_modules=0))
@@ -277,6 +294,14 @@ family("qwen3_5", "qwen3_5_text", "Qwen3_5ForCausalLM", merged(QWEN3_5, tie_word
        wrap=dict(architecture="Qwen3_5ForConditionalGeneration", model_type="qwen3_5", body="model.language_model.", head="lm_head."))
 family("qwen3_5_moe", "qwen3_5_moe_text", "Qwen3_5MoeForCausalLM", merged(QWEN3_5, MOE, shared_expert_intermediate_size=32), mtp=QWEN_HEAD,
        wrap=dict(architecture="Qwen3_5MoeForConditionalGeneration", model_type="qwen3_5_moe", body="model.language_model.", head="lm_head."))
+family("qwen4_exp", "qwen4_exp_text", "Qwen4ExpForCausalLM", merged(BASE, MOE, DELTA, rms_norm_eps=1e-6, head_dim=32, num_hidden_layers=4,
+       attention_bias=False, rope_theta=None, rope_parameters=dict(rope_type="default", rope_theta=10000000, partial_rotary_factor=0.25,
+       mrope_interleaved=True, mrope_section=[2, 1, 1]), shared_expert_intermediate_size=32, norm_topk_prob=True,
+       layer_types=["linear_attention", "full_attention", "linear_attention", "full_attention"], hc_count=2, hc_lowrank=16, ple_layer_ids=[1, 3],
+       ple_embed_dim=32, ple_conv_kernel_size=4, ngram_size=3, heads_per_ngram=2, ngram_vocab_size_base=100, make_ngram_vocab_size_divisible_by=16,
+       seed=1234, split_ngram_parts=3, indexer_n_heads=16, indexer_kv_heads=1, indexer_head_dim=16, indexer_budget=16, indexer_compress_ratio=4),
+       wrap=dict(architecture="Qwen4ExpForConditionalGeneration", model_type="qwen4_exp", body="model.language_model.", head="lm_head."), gguf=False,
+       logit_gain=2.2, v5_wrapped=True)
 LFM2 = dict(vocab_size=VOCAB, hidden_size=64, num_hidden_layers=4, num_attention_heads=4, num_key_value_heads=2, norm_eps=1e-5, rope_theta=1000000.0,
             conv_L_cache=3, conv_bias=False, layer_types=["conv", "conv", "full_attention", "conv"], max_position_embeddings=4096, tie_embedding=True,
             initializer_range=0.02, use_cache=True, bos_token_id=1, eos_token_id=2, pad_token_id=0)

@@ -283,7 +283,12 @@ def run(name, out, seed):
         v5["quantization_config"] = published_config(spec)["quantization_config"]
     save_file({k: tensors[k].contiguous() for k in sorted(tensors)}, os.path.join(folder, "model.safetensors"), metadata={"format": "pt"})
     json.dump(published_config(spec), open(os.path.join(folder, "config.json"), "w"), indent=1)
-    if not spec.get("wrap") and not spec.get("inside"):
+    wrap = spec.get("wrap")
+    if spec.get("v5_wrapped"):
+        text = {k: v for k, v in v5.items() if k not in ("architectures", "transformers_version")}
+        v5 = dict(architectures=[wrap["architecture"]], model_type=wrap["model_type"], text_config=text, tie_word_embeddings=False, dtype="bfloat16",
+                  transformers_version=v5["transformers_version"])
+    if not wrap and not spec.get("inside") or spec.get("v5_wrapped") or spec.get("v5_whole"):
         json.dump(v5, open(os.path.join(folder, "config.v5.json"), "w"), indent=1)
 
     golden, prompts, texts = {}, [], []
