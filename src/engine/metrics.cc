@@ -23,6 +23,8 @@ constexpr std::string_view kHashFaults[] = {"none", "block_size", "seed", "lengt
 static_assert(std::size(kMemoReasons) == kv::CacheCounters::kInvalids && std::size(kHashFaults) == base::kChainFaults);
 constexpr std::string_view kExitNames[sched::kExits] = {"fill",     "stall", "ttft",    "kv",                   "partial", "nodecode",
                                                         "queue_ms", "cost",  "vacuous", "hold_decode_interval", "hold"};
+constexpr std::string_view kTablePaths[] = {"in_place", "staged"};
+constexpr std::string_view kVocabSources[] = {"kept", "built"};
 constexpr double kTtft[] = {.001, .005, .01, .02, .04, .06, .08, .1, .25, .5,  .75,
                             1,    2.5,  5,   7.5, 10,  20,  40,  80, 160, 640, 2560};
 constexpr double kPerToken[] = {.01, .025, .05, .075, .1, .15, .2, .3, .4, .5, .75, 1, 2.5, 5, 7.5, 10, 20, 40, 80};
@@ -42,7 +44,8 @@ enum RowId : size_t {
   kAtomUsage, kAtomHitRatio, kAtomFinished, kAtomPrompt, kAtomGeneration, kAtomPreemptions, kAtomCacheRequests, kAtomCached, kAtomFull,
   kIntegrity, kWalkLookups, kWalkCompares, kWalks, kWalkFallback, kMemoHits, kMemoInvalid, kHashAdopted, kHashRejected, kHashedBlocks,
   kEventsSent, kEventsDropped, kEventsBad, kEventsReplayed, kEventsAborted, kEventsRequests, kDelayer,
-  kPrefillSteps, kImbalance, kGaveBack, kStates, kStatesCut, kStatesDemanded, kRowCount
+  kPrefillSteps, kImbalance, kGaveBack, kStates, kStatesCut, kStatesDemanded, kTableRows, kTableBytes, kTableSeconds,
+  kTableVocab, kRowCount
 };
 // clang-format on
 
@@ -124,6 +127,10 @@ constexpr std::array<Row, kRowCount> kRows = {{
     {"isotope:state_checkpoints", Kind::counter, "States of recurrent layers that were stored, or dropped for want of a slot.", "outcome", kOutcomes},
     plain("isotope:state_checkpoint_cuts", Kind::counter, "Chunks of prompts cut so that a step ends where a state is stored."),
     plain("isotope:state_checkpoint_demands", Kind::counter, "Admissions whose prefix hit ended early for want of a stored state."),
+    {"isotope:engram_rows", Kind::counter, "Rows read of n-gram tables, by how: within layers, or ahead of them by a thread.", "path", kTablePaths},
+    plain("isotope:engram_bytes", Kind::counter, "Bytes of those rows in the file's format."),
+    plain("isotope:engram_gather_seconds", Kind::counter, "Time spent reading them."),
+    {"isotope:engram_vocab", Kind::counter, "Compressed vocabularies: found in ATOM_ENGRAM_CACHE_DIR, or made from the tokenizer.", "source", kVocabSources},
 }};
 
 enum DeviceRow : size_t { kForwardTime, kPromptForwardTime };
@@ -290,6 +297,13 @@ void Metrics::prefix_cache(const kv::CacheCounters& c) {
   raise(kHashAdopted, c.chains_adopted);
   for (size_t i = 1; i < std::size(kHashFaults); ++i) raise(kHashRejected, c.chains_rejected[i], i);
   raise(kHashedBlocks, c.blocks_hashed);
+}
+
+void Metrics::tables(const models::EngramStats& s) {
+  raise(kTableRows, s.rows, s.path == kTablePaths[1]);
+  raise(kTableBytes, s.bytes);
+  registry_.add(kTableSeconds, std::max(0.0, s.seconds - registry_.value(kTableSeconds)));
+  raise(kTableVocab, 1, !s.map_kept);
 }
 
 void Metrics::integrity_error() {

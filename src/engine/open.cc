@@ -16,6 +16,7 @@
 #include "engine/events.h"
 #include "models/config.h"
 #include "models/dummy.h"
+#include "models/engram_vocab.h"
 #include "models/model.h"
 #include "ops/metered.h"
 #include "weights/checkpoint.h"
@@ -288,7 +289,8 @@ Result<std::unique_ptr<Engine>> Engine::open(const EngineOptions& given, const l
     ISO_TRY(const auto routing, router_options(o, levers.data_parallel()));
     ISO_TRY(const auto files, open_files(o, levers.loading()));
     if (models::is_encoder(*files)) return open_encoder(o, levers, *files, cores, progress);
-    ISO_TRY(const models::ModelConfig config, models::parse_config(*files, o.hf_overrides, o.max_model_len));
+    ISO_TRY(models::ModelConfig config, models::parse_config(*files, o.hf_overrides, o.max_model_len));
+    ISO_CHECK_OK(models::resolve_engram(config.engram, config.vocab, files->vocab(), o.token_texts, levers.engram(), !o.load_dummy.empty()));
     ISO_TRY(const int64_t length, wanted_length(o, config));
     ISO_TRY(auto first_ops, make_ops(o, levers, engine::core_share(o, 0, cores)));
     base::log(LogLevel::info, "{}: {}", o.model, first_ops->describe());
@@ -329,7 +331,9 @@ Result<std::unique_ptr<Engine>> Engine::open(const EngineOptions& given, const l
         announce(storage, o, parts.info, length);
       }
       if (o.data_parallel_size > 1) base::log(LogLevel::info, "rank {}: {}", parts.options.first_rank, ops->describe());
-      parts.runner = std::make_unique<engine::ModelRunner>(std::move(ops), model, std::move(storage.kv), rank == 0 ? o.profile : nullptr);
+      auto runner = std::make_unique<engine::ModelRunner>(std::move(ops), model, std::move(storage.kv), rank == 0 ? o.profile : nullptr);
+      if (rank == 0) runner->tell_of_tables();
+      parts.runner = std::move(runner);
       ranks.push_back(std::move(parts));
     }
     if (const auto meeting = engine::meeting_of(given, levers)) {

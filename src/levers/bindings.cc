@@ -44,6 +44,7 @@ constexpr auto M = &AllGroups::capacity;
 constexpr auto R = &AllGroups::data_parallel;
 constexpr auto H = &AllGroups::housekeeping;
 constexpr auto T = &AllGroups::text;
+constexpr auto N = &AllGroups::engram;
 
 constexpr Binding kBindings[] = {
     {"ATOM_DISABLE_MMAP", Group::loading, set<L, &Loading::disable_mmap>},
@@ -119,6 +120,8 @@ constexpr Binding kBindings[] = {
     {"ATOM_TOKENIZE_CACHE_MB", Group::text, set<T, &Text::tokenize_cache_mb>},
     {"ATOM_DETOKENIZER_DELTA_REUSE", Group::text, set<T, &Text::delta_reuse>},
     {"ATOM_DETOKENIZER_AUDIT_EVERY", Group::text, set<T, &Text::audit_every>},
+    {"ATOM_ENGRAM_UVA", Group::engram, set<N, &Engram::in_place>},
+    {"ATOM_ENGRAM_CACHE_DIR", Group::engram, set<N, &Engram::cache_dir>},
     {"ATLAS_MAX_DECODE_SEQS", Group::capacity, set<M, &Capacity::max_decode_seqs>},
 };
 

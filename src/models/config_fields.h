@@ -47,6 +47,10 @@ Result<void> parse_gemma(const ConfigSource&, ModelConfig&);
 Result<void> parse_moe(const ConfigSource&, ModelConfig&);
 /// Fills what the configuration says of indexers, compressed keys and streams; last of all.
 Result<void> parse_sparse(const ConfigSource&, ModelConfig&);
+/// What the families with compressed keys have in common: sizes, streams, indexer, rotations.
+Result<void> parse_compressed_sizes(const weights::Metadata&, ModelConfig&);
+/// The same and more for DeepSeek V4.1: which layer's compressed keys and choices each layer uses, and n-gram tables.
+Result<void> parse_shared_keys(const ConfigSource&, ModelConfig&);
 /// Fills ModelConfig::ropes and each layer's rope_index; after parse_layers().
 Result<void> parse_ropes(const ConfigSource&, int64_t served_len, ModelConfig&);
 

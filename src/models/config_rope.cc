@@ -134,7 +134,7 @@ Result<void> parse_laws(const ConfigSource& s, int64_t served_len, ModelConfig& 
   for (const char* key : {"rope_scaling", "rope_parameters"}) {
     if (f.has(key) && f.type_name(key) != "object") return wrong(f, fmt::format("{} is {}, must be an object", key, f.text(key)));
   }
-  if (s.arch->sparse == Sparse::compressed) return parse_compressed_ropes(s, served_len, c);
+  if (s.arch->sparse == Sparse::compressed || s.arch->sparse == Sparse::shared) return parse_compressed_ropes(s, served_len, c);
   const bool nested = f.has("rope_parameters.full_attention");
   const std::string at = nested ? "rope_parameters.full_attention." : f.has("rope_parameters") ? "rope_parameters." : "rope_scaling.";
   ISO_TRY(const RopeLaw full, parse_law(f, at, c));

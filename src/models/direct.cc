@@ -13,6 +13,7 @@ Result<Direct> Direct::create(const Model& m, ops::Ops& o, const DirectOptions& 
   Direct d(m, o, options);
   d.blocks_ = (options.max_len + options.block_size - 1) / options.block_size;
   d.length_.assign(size_t(options.sequences), 0);
+  d.last_.assign(size_t(options.sequences), std::vector<int32_t>(size_t(m.lookback()), -1));
   std::vector<int64_t> blocks;
   for (const ops::KvGroupSpec& g : m.kv_groups())
     blocks.push_back(g.kind == ops::KvGroupSpec::Kind::state ? options.sequences : d.blocks_ * options.sequences);
@@ -40,8 +41,12 @@ int32_t Direct::block_of(int sequence, int64_t index) const {
 
 Result<ops::Tensor> Direct::step(std::span<const Chunk> chunks, const HiddenTap* tap) {
   ISO_CHECK_OK(check(chunks));
-  std::vector<int32_t> tokens, positions, query_start{0}, context_len, logit_rows, slots;
+  std::vector<int32_t> tokens, positions, query_start{0}, context_len, logit_rows, slots, before;
   for (const Chunk& c : chunks) {
+    std::vector<int32_t>& last = last_[size_t(c.sequence)];
+    before.insert(before.end(), last.begin(), last.end());
+    last.insert(last.end(), c.tokens.begin(), c.tokens.end());
+    last.erase(last.begin(), last.end() - model_->lookback());
     int64_t& length = length_[size_t(c.sequence)];
     for (int32_t t : c.tokens) {
       if (c.all_logits) logit_rows.push_back(int32_t(tokens.size()));
@@ -76,9 +81,11 @@ Result<ops::Tensor> Direct::step(std::span<const Chunk> chunks, const HiddenTap*
     groups.push_back({tables[g].data(), blocks_, slots});
   }
 
-  const ops::Batch batch{tokens, positions, query_start, context_len, logit_rows, groups};
+  const ops::Batch batch{tokens, positions, query_start, context_len, logit_rows, groups, before, model_->lookback()};
   ops_->begin(batch, kv_.get());
-  return model_->forward(*ops_, batch, tap);
+  const ops::Tensor out = model_->forward(*ops_, batch, tap);
+  ISO_CHECK_OK(model_->intact());
+  return out;
 }
 
 int32_t argmax(std::span<const float> v) { return int32_t(std::max_element(v.begin(), v.end()) - v.begin()); }

@@ -47,6 +47,7 @@ class Direct {
   int64_t blocks_ = 0;              ///< of one sequence
   std::unique_ptr<ops::KvCache> kv_;
   std::vector<int64_t> length_;     ///< [sequences]
+  std::vector<std::vector<int32_t>> last_;  ///< [sequences] the model's lookback of latest tokens, -1 before the first
 };
 
 /// Index of the largest value; the first one if several are.

@@ -2,9 +2,11 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <numeric>
 
 #include "base/cgroup.h"
+#include "models/engram_tables.h"
 #include "models/planner.h"
 
 namespace isotope::models {
@@ -39,7 +41,7 @@ Result<void> plan_weights(Planner& plan, const Arch& arch, Transformer& out) {
     if (head && c.tied_head) continue;
     ISO_CHECK_OK(plan.add(row, out.globals, head ? plan.names().head : plan.names().body));
   }
-  if (c.compressed) ISO_CHECK_OK(plan.add_final_streams(out.globals, plan.names().body));
+  if (c.compressed && !c.hyper.late) ISO_CHECK_OK(plan.add_final_streams(out.globals, plan.names().body));
   if (c.streams.count) ISO_CHECK_OK(plan.add_streams(out.globals));
   out.layers.resize(size_t(c.layers));
   for (size_t l = 0; l < out.layers.size(); ++l) {
@@ -54,10 +56,25 @@ Result<void> plan_weights(Planner& plan, const Arch& arch, Transformer& out) {
     }
     ISO_CHECK_OK(plan.add_mixer(out.layers[l], c.layer[l].mixer, prefix));
     if (c.latent && c.layer[l].attends()) ISO_CHECK_OK(plan.add_latent(out.layers[l], prefix));
-    if (c.compressed) ISO_CHECK_OK(plan.add_compressed(out.layers[l], c.layer[l], prefix));
+    if (c.hyper.late) ISO_CHECK_OK(plan.add_shared(out.layers[l], c.layer[l], prefix));
+    else if (c.compressed) ISO_CHECK_OK(plan.add_compressed(out.layers[l], c.layer[l], prefix));
     else if (c.layer[l].choosing == Choosing::own) ISO_CHECK_OK(plan.add_indexer(out.layers[l], prefix));
     if (moe) ISO_CHECK_OK(plan.add_moe(out.layers[l].moe, prefix, c.layer[l].by_token));
+    const auto table = std::find(c.engram.layers.begin(), c.engram.layers.end(), int(l));
+    if (table != c.engram.layers.end()) ISO_CHECK_OK(plan.add_engram(out.layers[l], int(table - c.engram.layers.begin()), prefix));
     out.layers[l].moe.clamp = c.layer[l].expert_clamp, out.layers[l].moe.shared_clamp = c.layer[l].clamp;
+  }
+  return {};
+}
+
+/// N-gram tables are not read: the model looks rows up where the file has them.
+static Result<void> open_tables(const Checkpoint& ck, const Planner& plan, Transformer& out) {
+  ISO_TRY(out.engram, EngramTables::make(out.config().engram));
+  for (const Planner::Table& t : plan.tables()) {
+    ISO_TRY(Checkpoint::Data values, ck.read(*t.values));
+    Checkpoint::Data scales;
+    if (t.scales) { ISO_TRY(scales, ck.read(*t.scales)); }
+    ISO_CHECK_OK(out.engram->set(t.number, std::move(values), std::move(scales), t.values->name));
   }
   return {};
 }
@@ -67,6 +84,8 @@ Result<void> load_weights(const Checkpoint& ck, ops::Ops& o, const levers::Loadi
   const ModelConfig& c = out.config();
   if (arch.sparse != Sparse::none && !o.sparse())
     return fail(Code::unsupported, fmt::format("{} has no sparse attention, which {} needs", o.describe(), arch.name), {}, "run it on the CPU");
+  if (c.engram && !c.engram.map)
+    return fail(Code::internal, "the model has n-gram tables and nobody said what its tokens say", std::string(arch.name), "report this as a defect");
   Planner plan(ck, o, arch, c);
   ISO_CHECK_OK(plan_weights(plan, arch, out));
   ISO_CHECK_OK(plan.check(levers));
@@ -74,7 +93,7 @@ Result<void> load_weights(const Checkpoint& ck, ops::Ops& o, const levers::Loadi
   ISO_TRY([[maybe_unused]] const weights::LoadReport report, weights::load_all(ck, plan.take_jobs(), levers, progress));
   if (c.tied_head) out.globals.head.w = std::move(out.globals.embed.w);
   if (c.layer_norms) fill_biases(out);
-  return {};
+  return c.engram ? open_tables(ck, plan, out) : Result<void>();
 }
 
 }  // namespace isotope::models

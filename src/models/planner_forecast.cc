@@ -39,7 +39,17 @@ std::string cost(const Forecast& f, double resident, double share) {
 
 Result<void> Planner::forecast(const levers::Loading& levers, uint64_t free) {
   Forecast f;
-  for (const auto& [e, job] : job_of_) count(f, *e, ops_);
+  uint64_t mapped = 0;
+  const auto in_table = [&](const TensorEntry* e) {
+    return std::any_of(tables_.begin(), tables_.end(), [&](const Table& t) { return e == t.values || e == t.scales; });
+  };
+  for (const auto& [e, job] : job_of_)
+    if (!in_table(e)) count(f, *e, ops_);
+    else if (levers.disable_mmap) f.all += e->bytes;
+    else mapped += e->bytes;
+  if (mapped)
+    base::log(base::LogLevel::info, "n-gram tables of {} stay in the file; a token reads {} rows of {} each", gib(double(mapped)), c_.engram.columns(),
+              c_.engram.layers.size() == 1 ? "one table" : fmt::format("{} tables", c_.engram.layers.size()));
   base::log(base::LogLevel::info, "the weights take {} of memory, {} of them experts; {} free", gib(double(f.all)), gib(double(f.experts)),
             free ? gib(double(free)) + " are" : "nobody knows how much is");
   if (!free || f.all + f.largest <= free) return {};

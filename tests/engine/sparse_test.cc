@@ -35,7 +35,7 @@ TEST_P(Sparse, TurnsFindWhatWasSaid) {
   expect_all_blocks_back(*e);
 }
 
-INSTANTIATE_TEST_SUITE_P(Models, Sparse, testing::Values("deepseek_v32", "glm_moe_dsa", "minimax_m3", "deepseek_v4"),
+INSTANTIATE_TEST_SUITE_P(Models, Sparse, testing::Values("deepseek_v32", "glm_moe_dsa", "minimax_m3", "deepseek_v4", "deepseek_v41"),
                          [](const auto& info) { return std::string(info.param); });
 
 }  // namespace

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "levers/groups.h"
 #include "models/direct.h"
 #include "models/model.h"
 #include "weights/checkpoint.h"
@@ -36,6 +37,6 @@ struct Loaded {
   std::unique_ptr<ops::Ops> ops;
   std::unique_ptr<models::Model> model;
 };
-Result<Loaded> load(const std::string& path, int64_t served_len, const ops::CpuOpsOptions&);
+Result<Loaded> load(const std::string& path, int64_t served_len, const ops::CpuOpsOptions&, const levers::Engram& = {.cache_dir = ""});
 
 }  // namespace isotope::oracle
