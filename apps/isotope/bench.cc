@@ -18,6 +18,7 @@
 #include "kernels/cpu/pick.h"
 #include "model_path.h"
 #include "output.h"
+#include "text/token_texts.h"
 #include "usage.h"
 
 namespace isotope::app {
@@ -69,6 +70,7 @@ class Bench {
                      .isa = options_.isa,
                      .online_quant_config = options_.online_quant_config,
                      .keep_mtp = options_.keep_mtp,
+                     .token_texts = text::read_token_texts,
                      .load_dummy = options_.load_dummy};
     for (const int64_t n : options_.parallel) eo.max_num_seqs = std::max(eo.max_num_seqs, int(n));
     ops::MachineLimits limits;

@@ -19,6 +19,7 @@
 #include "models/model.h"
 #include "ops/cpu/limits.h"
 #include "output.h"
+#include "text/token_texts.h"
 #include "usage.h"
 #include "weights/checkpoint.h"
 
@@ -123,6 +124,7 @@ Result<double> generation_speed(Engine& engine, int tokens) {
 Result<double> measured_generation(const std::string& path, const levers::Levers& levers, int threads) {
   EngineOptions o;
   o.model = path;
+  o.token_texts = text::read_token_texts;
   o.threads = threads;
   o.isa = levers.cpu().isa;
   o.max_num_seqs = 1;

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "foreign_flags.h"
+#include "text/token_texts.h"
 #include "usage.h"
 
 namespace isotope::app {
@@ -47,6 +48,7 @@ Result<EngineOptions> EngineFlags::resolve(const std::string& model_path, const 
                                                          {"int8", KvType::int8}, {"fp8", KvType::fp8}, {"fp8_e4m3", KvType::fp8}};
   EngineOptions o = options;
   o.model = model_path;
+  o.token_texts = text::read_token_texts;
   if (load_dummy != "none") o.load_dummy = load_dummy.empty() || load_dummy == "true" ? "empty" : load_dummy;  // it may stand alone
   if (o.online_quant_config == "{}") o.online_quant_config.clear();
   o.precision = precision == "exact" ? Precision::exact : Precision::fast;

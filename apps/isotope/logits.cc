@@ -9,7 +9,9 @@
 #include "flags.h"
 #include "model_path.h"
 #include "models/direct.h"
+#include "models/engram_vocab.h"
 #include "models/model.h"
+#include "text/token_texts.h"
 #include "usage.h"
 #include "weights/online.h"
 #include "weights/safetensors_writer.h"
@@ -92,6 +94,7 @@ Result<void> run(const Options& o, const Context& context) {
   if (total > config.context_length)
     return fail(Code::invalid_argument, fmt::format("{} ids and {} more make {} tokens, the model's context holds {}", o.ids.size(), o.greedy, total, config.context_length),
                 "--ids, --greedy", "give fewer");
+  ISO_CHECK_OK(models::resolve_engram(config.engram, config.vocab, checkpoint->vocab(), text::read_token_texts, levers.engram()));
   ISO_TRY(const auto ops, ops::make_cpu_ops({.threads = thread_count(o.threads, levers), .isa = o.isa, .precision = precision}));
   ISO_TRY(const auto model, models::load_model(*checkpoint, *ops, levers.loading(), config));
   const KvType kv = !o.kv.empty() ? kKvTypes.at(o.kv) : precision == Precision::exact ? KvType::f32 : KvType::bf16;

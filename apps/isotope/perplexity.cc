@@ -18,8 +18,10 @@
 #include "flags.h"
 #include "model_path.h"
 #include "models/direct.h"
+#include "models/engram_vocab.h"
 #include "models/model.h"
 #include "output.h"
+#include "text/token_texts.h"
 #include "text/tokenizer.h"
 #include "text/unicode.h"
 #include "usage.h"
@@ -212,6 +214,7 @@ Result<void> run(const Options& o, const Context& context) {
   if (o.window > config.context_length)
     return fail(Code::invalid_argument, fmt::format("a window of {} tokens is longer than the model's context of {}", o.window, config.context_length), "--window",
                 fmt::format("give at most {}", config.context_length));
+  ISO_CHECK_OK(models::resolve_engram(config.engram, config.vocab, checkpoint->vocab(), text::read_token_texts, levers.engram()));
   ISO_TRY(const auto ops, ops::make_cpu_ops({.threads = thread_count(o.threads, levers), .isa = o.isa, .precision = precision}));
   ISO_TRY(const auto model, models::load_model(*checkpoint, *ops, levers.loading(), config));
   const bool bos = tokenizer->adds_bos() && tokenizer->bos_id() >= 0;

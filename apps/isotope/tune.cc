@@ -13,6 +13,7 @@
 #include "commands.h"
 #include "model_path.h"
 #include "output.h"
+#include "text/token_texts.h"
 #include "tuned.h"
 
 namespace isotope::app {
@@ -90,7 +91,7 @@ class Tuner {
     Context c = context_;
     for (const auto& [name, text] : settings) c.set.push_back(name + "=" + text);
     ISO_TRY(const levers::Levers levers, resolve_levers(c));
-    return Engine::open({.model = path_, .max_model_len = 2048, .kv_bytes = int64_t{256} << 20, .max_num_seqs = 8}, levers);
+    return Engine::open({.model = path_, .max_model_len = 2048, .kv_bytes = int64_t{256} << 20, .max_num_seqs = 8, .token_texts = text::read_token_texts}, levers);
   }
 
   /// How many times as fast `other` is: the geometric mean over the cases of the median over pairs, which alternate in order.

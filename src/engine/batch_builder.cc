@@ -4,10 +4,11 @@
 
 namespace isotope::engine {
 
-BatchBuilder::BatchBuilder(const kv::Manager& kv, int64_t tokens, int64_t seqs)
-    : block_size_(kv.block_size()), paged_groups_(size_t(kv.paged_groups())), groups_(size_t(kv.groups())), views_(size_t(kv.groups())) {
+BatchBuilder::BatchBuilder(const kv::Manager& kv, int64_t tokens, int64_t seqs, int64_t lookback)
+    : block_size_(kv.block_size()), lookback_(lookback), paged_groups_(size_t(kv.paged_groups())), groups_(size_t(kv.groups())), views_(size_t(kv.groups())) {
   for (auto* v : {&tokens_, &positions_}) v->reserve(size_t(tokens));
   for (auto* v : {&query_start_, &context_len_, &logit_index_}) v->reserve(size_t(seqs) + 1);
+  before_.reserve(size_t(seqs * lookback));
   rows_.reserve(size_t(seqs));
   for (Group& g : groups_) g.slots.reserve(size_t(tokens));
   for (int g = 0; g < kv.paged_groups(); ++g) windowed_.push_back(kv.window(g) > 0);
@@ -38,7 +39,7 @@ void BatchBuilder::add_slots(const WorkItem& w, size_t index) {
 }
 
 const ops::Batch& BatchBuilder::build(std::span<const WorkItem> work) {
-  for (auto* v : {&tokens_, &positions_, &query_start_, &context_len_, &logit_index_}) v->clear();
+  for (auto* v : {&tokens_, &positions_, &query_start_, &context_len_, &logit_index_, &before_}) v->clear();
   rows_.clear();
   captures_.clear();
   stride_ = 1;
@@ -58,6 +59,7 @@ const ops::Batch& BatchBuilder::build(std::span<const WorkItem> work) {
       tokens_.push_back(s.tokens[size_t(p)]);
       positions_.push_back(int32_t(p));
     }
+    for (int64_t p = s.computed - lookback_; p < s.computed; ++p) before_.push_back(p < 0 ? -1 : s.tokens[size_t(p)]);
     query_start_.push_back(int32_t(tokens_.size()));
     context_len_.push_back(int32_t(s.computed + w.tokens));
     add_rows(w, first);
@@ -71,6 +73,8 @@ const ops::Batch& BatchBuilder::build(std::span<const WorkItem> work) {
             .context_len = context_len_,
             .logit_rows = logit_index_,
             .groups = views_,
+            .before = before_,
+            .lookback = lookback_,
             .captures = captures_};
   return batch_;
 }

@@ -25,7 +25,8 @@ struct LogitRow {
 
 class BatchBuilder {
  public:
-  BatchBuilder(const kv::Manager& kv, int64_t tokens, int64_t seqs);
+  /// `lookback`: tokens before each sequence's first row that the model looks at.
+  BatchBuilder(const kv::Manager& kv, int64_t tokens, int64_t seqs, int64_t lookback = 0);
   /// REQUIRES: the block tables of each sequence hold computed + tokens. The batch is valid until the next call.
   const ops::Batch& build(std::span<const WorkItem>);
   std::span<const LogitRow> logit_rows() const { return rows_; }
@@ -35,9 +36,10 @@ class BatchBuilder {
   void add_slots(const WorkItem&, size_t seq_index);
 
   int block_size_;
+  int64_t lookback_;
   size_t paged_groups_;
   std::vector<bool> windowed_;  ///< paged groups with a window
-  std::vector<int32_t> tokens_, positions_, query_start_, context_len_, logit_index_;
+  std::vector<int32_t> tokens_, positions_, query_start_, context_len_, logit_index_, before_;
   std::vector<LogitRow> rows_;
   struct Group {
     std::vector<int32_t> table, slots;

@@ -88,7 +88,7 @@ Core::Core(Parts& p, Board& board, Journals& journals, Metrics& metrics, std::at
              *this),
       group_(p.group),
       seat_(p.seat),
-      builder_(kv_, p.options.max_num_batched_tokens + p.options.max_num_seqs, p.options.max_num_seqs) {
+      builder_(kv_, p.options.max_num_batched_tokens + p.options.max_num_seqs, p.options.max_num_seqs, runner_.lookback()) {
   if (p.housekeeping.device_timer) timer_.emplace();
   if (group_) {  // a prompt that may not be cut cannot give tokens back
     sched::BalanceOptions balancing = p.balancing;
@@ -592,6 +592,7 @@ void Core::publish() {
   metrics_.step(counts_, stats_, partial);
   metrics_.prefix_cache(kv_.counters());
   metrics_.waits(sched_.waits());
+  if (const auto tables = runner_.engram_stats()) metrics_.tables(*tables);
   publish_events();
   counts_ = {};
   stale_ = false;

@@ -24,6 +24,8 @@ constexpr std::string_view kHashFaults[] = {"none", "block_size", "seed", "lengt
 static_assert(std::size(kMemoReasons) == kv::CacheCounters::kInvalids && std::size(kHashFaults) == base::kChainFaults);
 constexpr std::string_view kExitNames[sched::kExits] = {"fill",     "stall", "ttft",    "kv",                   "partial", "nodecode",
                                                         "queue_ms", "cost",  "vacuous", "hold_decode_interval", "hold"};
+constexpr std::string_view kTablePaths[] = {"in_place", "staged"};
+constexpr std::string_view kVocabSources[] = {"kept", "built"};
 constexpr double kTtft[] = {.001, .005, .01, .02, .04, .06, .08, .1, .25, .5,  .75,
                             1,    2.5,  5,   7.5, 10,  20,  40,  80, 160, 640, 2560};
 constexpr double kPerToken[] = {.01, .025, .05, .075, .1, .15, .2, .3, .4, .5, .75, 1, 2.5, 5, 7.5, 10, 20, 40, 80};
@@ -44,7 +46,7 @@ enum RowId : size_t {
   kIntegrity, kWalkLookups, kWalkCompares, kWalks, kWalkFallback, kMemoHits, kMemoInvalid, kHashAdopted, kHashRejected, kHashedBlocks,
   kEventsSent, kEventsDropped, kEventsBad, kEventsReplayed, kEventsAborted, kEventsRequests, kDelayer,
   kPrefillSteps, kImbalance, kGaveBack, kStates, kStatesCut, kStatesDemanded, kStatesMidstep, kMostStates,
-  kReplays, kReplayedTokens, kWaited, kWaitedTokens, kRowCount
+  kReplays, kReplayedTokens, kWaited, kWaitedTokens, kTableRows, kTableBytes, kTableSeconds, kTableVocab, kRowCount
 };
 // clang-format on
 
@@ -132,6 +134,10 @@ constexpr std::array<Row, kRowCount> kRows = {{
     plain("isotope:state_replay_tokens", Kind::counter, "Tokens that were computed once more for that."),
     {"isotope:checkpoint_waits", Kind::counter, "Requests that waited for a state which another one was about to store.", "outcome", kWaits},
     plain("isotope:checkpoint_wait_saved_tokens", Kind::counter, "Prompt tokens that requests found in the cache because they had waited."),
+    {"isotope:engram_rows", Kind::counter, "Rows read of n-gram tables, by how: within layers, or ahead of them by a thread.", "path", kTablePaths},
+    plain("isotope:engram_bytes", Kind::counter, "Bytes of those rows in the file's format."),
+    plain("isotope:engram_gather_seconds", Kind::counter, "Time spent reading them."),
+    {"isotope:engram_vocab", Kind::counter, "Compressed vocabularies: found in ATOM_ENGRAM_CACHE_DIR, or made from the tokenizer.", "source", kVocabSources},
 }};
 
 enum DeviceRow : size_t { kForwardTime, kPromptForwardTime };
@@ -308,6 +314,13 @@ void Metrics::waits(const sched::WaitCounts& c) {
   const int64_t by_outcome[std::size(kWaits)] = {c.started, c.satisfied, c.ended, c.expired};
   for (size_t i = 0; i < std::size(kWaits); ++i) raise(kWaited, by_outcome[i], i);
   raise(kWaitedTokens, c.tokens);
+}
+
+void Metrics::tables(const models::EngramStats& s) {
+  raise(kTableRows, s.rows, s.path == kTablePaths[1]);
+  raise(kTableBytes, s.bytes);
+  registry_.add(kTableSeconds, std::max(0.0, s.seconds - registry_.value(kTableSeconds)));
+  raise(kTableVocab, 1, !s.map_kept);
 }
 
 void Metrics::integrity_error() {

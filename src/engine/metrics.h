@@ -9,6 +9,7 @@
 #include "isotope/engine.h"
 #include "kv/event_publisher.h"
 #include "levers/groups.h"
+#include "models/engram_config.h"
 #include "telemetry/metrics.h"
 
 namespace isotope::engine {
@@ -44,6 +45,7 @@ class Metrics {
   void prefix_cache(const kv::CacheCounters&);  ///< totals since the start
   void kv_events(const kv::PublisherStats&);    ///< likewise
   void waits(const sched::WaitCounts&);         ///< likewise
+  void tables(const models::EngramStats&);      ///< likewise
   void integrity_error();
   void forward_time(double seconds);          ///< of one pass; only with ATOM_ENABLE_METRICS_DEVICE_TIMER
   void prompt_forward_time(double seconds);   ///< of all passes of one prompt

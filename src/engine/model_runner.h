@@ -23,12 +23,17 @@ class ModelRunner final : public Runner {
     if (ended_ns_) profile_->add_gap(start - ended_ns_);
     ops_->begin(batch, kv_.get());
     auto out = model_->forward(*ops_, batch);
+    ISO_CHECK_OK(model_->intact());
     if (profile_) {
       ended_ns_ = now_ns();
       profile_->add_step(ended_ns_ - start);
     }
     return out;
   }
+  /// One runner of those that share a model tells.
+  void tell_of_tables() { tells_ = true; }
+  std::optional<models::EngramStats> engram_stats() const override { return tells_ ? model_->engram_stats() : std::nullopt; }
+  int64_t lookback() const override { return model_->lookback(); }
   void copy_state(int group, int32_t from, int32_t to) override { kv_->copy_block(group, from, to); }
   void clear_block(int group, int32_t block) override { kv_->clear_block(group, block); }
   void adopt_caller() override { ops_->adopt_caller(); }
@@ -46,6 +51,7 @@ class ModelRunner final : public Runner {
   std::shared_ptr<const models::Model> model_;
   std::unique_ptr<ops::KvCache> kv_;
   std::shared_ptr<StepProfile> profile_;
+  bool tells_ = false;
   int64_t ended_ns_ = 0;  ///< with a profile: when the last step's model or sampling was done
 };
 

@@ -17,6 +17,7 @@
 #include "engine/events.h"
 #include "models/config.h"
 #include "models/dummy.h"
+#include "models/engram_vocab.h"
 #include "models/glm_settings.h"
 #include "models/model.h"
 #include "ops/metered.h"
@@ -309,6 +310,7 @@ Result<std::unique_ptr<Engine>> Engine::open(const EngineOptions& given, const l
     if (!o.keep_mtp) config.drop_heads("as --no-mtp says");
     const std::string cut_by(models::apply_glm_settings(levers.sparse(), config));
     if (!cut_by.empty()) base::log(LogLevel::warning, "{}: contexts are cut to the {} tokens that the indexer would choose", cut_by, config.context_length);
+    ISO_CHECK_OK(models::resolve_engram(config.engram, config.vocab, files->vocab(), o.token_texts, levers.engram(), !o.load_dummy.empty()));
     ISO_TRY(const int64_t length, wanted_length(o, config, cut_by));
     ISO_TRY(auto first_ops, make_ops(o, levers, engine::core_share(o, 0, cores)));
     base::log(LogLevel::info, "{}: {}", o.model, first_ops->describe());
@@ -351,7 +353,9 @@ Result<std::unique_ptr<Engine>> Engine::open(const EngineOptions& given, const l
         announce(storage, o, parts.info, length);
       }
       if (o.data_parallel_size > 1) base::log(LogLevel::info, "rank {}: {}", parts.options.first_rank, ops->describe());
-      parts.runner = std::make_unique<engine::ModelRunner>(std::move(ops), model, std::move(storage.kv), rank == 0 ? o.profile : nullptr);
+      auto runner = std::make_unique<engine::ModelRunner>(std::move(ops), model, std::move(storage.kv), rank == 0 ? o.profile : nullptr);
+      if (rank == 0) runner->tell_of_tables();
+      parts.runner = std::move(runner);
       ranks.push_back(std::move(parts));
     }
     if (const auto meeting = engine::meeting_of(given, levers)) {

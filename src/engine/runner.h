@@ -4,8 +4,10 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 
 #include "isotope/result.h"
+#include "models/engram_config.h"
 #include "ops/batch.h"
 #include "tensor/tensor.h"
 
@@ -16,6 +18,10 @@ class Runner {
   virtual ~Runner() = default;
   /// Logits [R, V] of batch.logit_rows, valid until the next call. Called on the engine's thread only.
   virtual Result<tensor::Tensor> forward(const ops::Batch&) = 0;
+  /// What was read of n-gram tables, by all that run the model; nothing where there are none, or another rank tells.
+  virtual std::optional<models::EngramStats> engram_stats() const { return {}; }
+  /// Tokens before a sequence's first row that forward() looks at: Batch::before.
+  virtual int64_t lookback() const { return 0; }
   /// Told once by the engine's thread before the first step.
   virtual void adopt_caller() {}
   /// Copies the state that a sequence's slot holds to another slot of the group.

@@ -45,6 +45,7 @@ constexpr auto R = &AllGroups::data_parallel;
 constexpr auto H = &AllGroups::housekeeping;
 constexpr auto T = &AllGroups::text;
 constexpr auto S = &AllGroups::sparse;
+constexpr auto N = &AllGroups::engram;
 
 constexpr Binding kBindings[] = {
     {"ATOM_DISABLE_MMAP", Group::loading, set<L, &Loading::disable_mmap>},
@@ -128,6 +129,8 @@ constexpr Binding kBindings[] = {
     {"ATOM_GLM5_DISABLE_FUSED_MHC", Group::sparse, set<S, &Sparse::glm_streams_apart>},
     {"ATOM_SPARSE_INDEXER_LOGITS_BUDGET_MB", Group::sparse, set<S, &Sparse::score_mb>},
     {"ATLAS_HC_PERSEQ_DECODE", Group::sparse, set<S, &Sparse::streams_by_sequence>},
+    {"ATOM_ENGRAM_UVA", Group::engram, set<N, &Engram::in_place>},
+    {"ATOM_ENGRAM_CACHE_DIR", Group::engram, set<N, &Engram::cache_dir>},
     {"ATLAS_MAX_DECODE_SEQS", Group::capacity, set<M, &Capacity::max_decode_seqs>},
 };
 

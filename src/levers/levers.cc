@@ -140,6 +140,9 @@ Result<Levers> Levers::resolve(const Inputs& in) {
                 "--strict-levers", "correct them or start without --strict-levers");
   }
   out.bind();
+  std::string& cache = out.groups_->all.engram.cache_dir;
+  if (const auto home = in.environment.find("HOME"); cache.starts_with("~/") && home != in.environment.end() && !home->second.empty())
+    cache.replace(0, 1, home->second);
   return out;
 }
 

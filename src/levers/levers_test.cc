@@ -181,7 +181,16 @@ TEST(Resolve, TypedGroupsHoldTheValues) {
   EXPECT_EQ(l.housekeeping().shutdown_timeout_s, 5);
   l.text();
   EXPECT_TRUE(l.sparse().glm_pools);
+  EXPECT_TRUE(l.engram().in_place);
   EXPECT_THAT(l.consumed(), SizeIs(bindings().size()));
+}
+
+TEST(Resolve, AFolderBelowHomeIsWrittenOut) {
+  const auto dir = [](std::map<std::string, std::string> environment) { return Levers::resolve({.environment = std::move(environment)})->engram().cache_dir; };
+  EXPECT_EQ(dir({{"HOME", "/home/me"}}), "/home/me/.cache/atom/engram");
+  EXPECT_EQ(dir({{"HOME", "/home/me"}, {"ATOM_ENGRAM_CACHE_DIR", "~/kept"}}), "/home/me/kept");
+  EXPECT_EQ(dir({{"HOME", "/home/me"}, {"ATOM_ENGRAM_CACHE_DIR", "/data/~x"}}), "/data/~x");
+  EXPECT_EQ(dir({}), "~/.cache/atom/engram");
 }
 
 /// The fingerprint stands for the bits of results: what joins ops does not change them, another way of rounding does.

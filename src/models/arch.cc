@@ -34,6 +34,8 @@ constexpr MoeNames kMiniMax3Moe = with_shared(kMiniMaxMoe, "block_sparse_moe.sha
 constexpr MoeNames kDeepSeek4Moe = {.router = "ffn.gate.weight", .bias = "ffn.gate.bias", .expert = "ffn.experts.", .gate = "w1.weight", .up = "w3.weight",
                                     .down = "w2.weight", .shared = "ffn.shared_experts.", .shared_part = {"w1.weight", "w3.weight", "w2.weight"},
                                     .by_token = "ffn.gate.tid2eid"};
+constexpr MoeNames kDeepSeek41Moe = {.router = "ffn.gate.weight", .bias = "ffn.gate.bias", .expert = "ffn.experts.", .gate = "w1.weight", .up = "w3.weight",
+                                     .down = "w2.weight", .shared = "ffn.shared_experts.", .shared_part = {"w1.weight", "w3.weight", "w2.weight"}};
 constexpr MoeNames kDeepSeek2Moe = with_shared(kQwenMoe, "mlp.shared_experts.");
 constexpr MoeNames kDeepSeekMoe = with_bias(with_shared(kQwenMoe, "mlp.shared_experts."), kQwenMoe.router, "mlp.gate.e_score_correction_bias");
 constexpr MoeNames kLfm2Moe = {.router = "feed_forward.gate.weight", .bias = "feed_forward.expert_bias", .expert = "feed_forward.experts.", .gate = "w1.weight",
@@ -211,6 +213,14 @@ constexpr Arch kArchs[] = {
                      "o_lora_rank": 1024, "index_n_heads": 64, "index_head_dim": 128, "index_topk": 512, "hc_mult": 4, "hc_sinkhorn_iters": 20,
                      "hc_eps": 1e-6, "swiglu_limit": 10.0})",
      .gguf_defaults = R"({"scoring_func": "sqrtsoftplus", "norm_topk_prob": true, "num_key_value_heads": 1, "num_hash_layers": 0})"},
+    {.name = "deepseek_v41", .gguf = "", .classes = "DeepseekV41ForCausalLM", .model_type = "deepseek_v41_text deepseek_v41", .make = make<Late>,
+     .rows = deepseek4_rows, .globals = deepseek4_globals, .moe = &kDeepSeek41Moe, .interleaved = true, .sparse = Sparse::shared,
+     .hyper = Hyper::mixed, .hyper_names = {"hc_attn_", "hc_ffn_", ""},
+     .defaults = R"({"num_attention_heads": 64, "num_key_value_heads": 1, "head_dim": 512, "rms_norm_eps": 1e-20, "max_position_embeddings": 1048576,
+                     "n_routed_experts": 384, "n_shared_experts": 1, "num_experts_per_tok": 6, "moe_intermediate_size": 2304, "q_lora_rank": 1280,
+                     "scoring_func": "sqrtsoftplus", "norm_topk_prob": true, "routed_scaling_factor": 1.5, "sliding_window": 128, "o_groups": 8,
+                     "o_lora_rank": 1024, "index_n_heads": 32, "index_head_dim": 128, "index_topk": 512, "hc_mult": 4, "hc_sinkhorn_iters": 20,
+                     "hc_eps": 1e-6, "swiglu_limit": 10.0, "engram_pad_token_id": 2})"},
     {.name = "hy_v4", .gguf = "", .classes = "HYV4ForCausalLM", .model_type = "hy_v4", .make = make<Streamed>,
      .rows = latent_sink_rows, .moe = &kDeepSeekMoe, .clamped_swiglu = true, .latent = true, .sparse = Sparse::latent, .index_last = true, .index_eps = true,
      .hyper = Hyper::apart, .hyper_names = {"hc_pre.hc_attn_layer.hc_", "hc_pre.hc_mlp_layer.hc_", "hc_pre.hc_head.hc_head_"},

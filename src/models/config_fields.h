@@ -54,6 +54,10 @@ constexpr std::string_view kDraftCount[] = {"num_nextn_predict_layers", "mtp_num
 constexpr int64_t kMaxDrafts = 64;
 /// Says which multi-token-prediction heads are kept, and adds their layers; last of all, since those are like others.
 Result<void> parse_drafts(const ConfigSource&, const weights::Checkpoint&, ModelConfig&);
+/// What the families with compressed keys have in common: sizes, streams, indexer, rotations.
+Result<void> parse_compressed_sizes(const weights::Metadata&, ModelConfig&);
+/// The same and more for DeepSeek V4.1: which layer's compressed keys and choices each layer uses, and n-gram tables.
+Result<void> parse_shared_keys(const ConfigSource&, ModelConfig&);
 /// Fills ModelConfig::ropes and each layer's rope_index; after parse_layers().
 Result<void> parse_ropes(const ConfigSource&, int64_t served_len, ModelConfig&);
 

@@ -134,7 +134,7 @@ Result<void> parse_laws(const ConfigSource& s, int64_t served_len, ModelConfig& 
   for (const char* key : {"rope_scaling", "rope_parameters"}) {
     if (f.has(key) && f.type_name(key) != "object") return wrong(f, fmt::format("{} is {}, must be an object", key, f.text(key)));
   }
-  if (s.arch->sparse == Sparse::compressed) return parse_compressed_ropes(s, served_len, c);
+  if (s.arch->sparse == Sparse::compressed || s.arch->sparse == Sparse::shared) return parse_compressed_ropes(s, served_len, c);
   if (c.latent && c.latent.turning == 0) {  // nothing turns: GLM-5-Next
     c.ropes.emplace_back();
     for (LayerConfig& l : c.layer) l.rope = false;

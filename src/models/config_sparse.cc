@@ -257,11 +257,18 @@ void add_ropes(ModelConfig& c) {
 
 Result<void> parse_compressed(const ConfigSource& s, ModelConfig& c) {
   const Metadata& f = s.fields;
-  CompressedConfig& x = c.compressed;
-  IndexConfig& index = c.index;
   ISO_TRY(const Ratios ratios, parse_ratios(f));
   ISO_CHECK_OK(parse_compressed_layers(f, ratios, c));
   ISO_CHECK_OK(parse_hashed(f, c));
+  c.compressed.overlap = int(ratios.sparse);
+  return parse_compressed_sizes(f, c);
+}
+
+}  // namespace
+
+Result<void> parse_compressed_sizes(const Metadata& f, ModelConfig& c) {
+  CompressedConfig& x = c.compressed;
+  IndexConfig& index = c.index;
   if (c.kv_heads != 1) return unknown(f, fmt::format("num_key_value_heads is {}", c.kv_heads), "one, shared by all heads, is supported");
   if (c.head_dim % 8 || c.head_dim > kMaxIndexDim)
     return unknown(f, fmt::format("head_dim is {}", c.head_dim), "multiples of 8 up to 512 are supported");
@@ -269,7 +276,7 @@ Result<void> parse_compressed(const ConfigSource& s, ModelConfig& c) {
   ISO_TRY(x.out_rank, in_range(f, "o_lora_rank", 1, kMaxWidth));
   ISO_TRY(const int64_t groups, in_range(f, "o_groups", 1, c.heads));
   if (c.heads % groups) return wrong(f, fmt::format("num_attention_heads {} is no multiple of o_groups {}", c.heads, groups));
-  x.groups = int(groups), x.overlap = int(ratios.sparse);
+  x.groups = int(groups);
   ISO_TRY(const int64_t window, in_range(f, "sliding_window", 1, kMaxContext));
   for (LayerConfig& l : c.layer) l.window = window;
   ISO_TRY(const int64_t heads, in_range(f, "index_n_heads", 1, kMaxHeads));
@@ -284,8 +291,6 @@ Result<void> parse_compressed(const ConfigSource& s, ModelConfig& c) {
   return {};
 }
 
-}  // namespace
-
 Result<void> parse_sparse(const ConfigSource& s, ModelConfig& c) {
   ISO_CHECK_OK(parse_hyper(s, c));
   switch (s.arch->sparse) {
@@ -294,7 +299,7 @@ Result<void> parse_sparse(const ConfigSource& s, ModelConfig& c) {
     case Sparse::blocks: return parse_block_index(s, c);
     case Sparse::compressed: return parse_compressed(s, c);
     case Sparse::pooled: return parse_pooled(s, c);
-    case Sparse::shared: return {};
+    case Sparse::shared: return parse_shared_keys(s, c);
   }
   return {};
 }

@@ -14,6 +14,7 @@ Result<Direct> Direct::create(const Model& m, ops::Ops& o, const DirectOptions& 
   d.blocks_ = (options.max_len + options.block_size - 1) / options.block_size;
   d.length_.assign(size_t(options.sequences), 0);
   d.draft_length_.assign(size_t(m.draft_heads()), d.length_);
+  d.last_.assign(size_t(options.sequences), std::vector<int32_t>(size_t(m.lookback()), -1));
   std::vector<int64_t> blocks;
   for (const ops::KvGroupSpec& g : m.kv_groups())
     blocks.push_back(g.kind == ops::KvGroupSpec::Kind::state ? options.sequences : d.blocks_ * options.sequences);
@@ -42,8 +43,15 @@ int32_t Direct::block_of(int sequence, int64_t index) const {
 template <class Run>
 auto Direct::run(std::span<const Chunk> chunks, Lengths& lengths, Run run) -> Result<decltype(run(std::declval<const ops::Batch&>()))> {
   ISO_CHECK_OK(check(chunks, lengths));
-  std::vector<int32_t> tokens, positions, query_start{0}, context_len, logit_rows, slots;
+  std::vector<int32_t> tokens, positions, query_start{0}, context_len, logit_rows, slots, before;
+  const bool trunk = &lengths == &length_;
   for (const Chunk& c : chunks) {
+    std::vector<int32_t>& last = last_[size_t(c.sequence)];
+    before.insert(before.end(), last.begin(), last.end());
+    if (trunk) {
+      last.insert(last.end(), c.tokens.begin(), c.tokens.end());
+      last.erase(last.begin(), last.end() - model_->lookback());
+    }
     int64_t& length = lengths[size_t(c.sequence)];
     for (int32_t t : c.tokens) {
       if (c.all_logits) logit_rows.push_back(int32_t(tokens.size()));
@@ -78,13 +86,15 @@ auto Direct::run(std::span<const Chunk> chunks, Lengths& lengths, Run run) -> Re
     groups.push_back({tables[g].data(), blocks_, slots});
   }
 
-  const ops::Batch batch{tokens, positions, query_start, context_len, logit_rows, groups};
+  const ops::Batch batch{tokens, positions, query_start, context_len, logit_rows, groups, before, model_->lookback()};
   ops_->begin(batch, kv_.get());
   return run(batch);
 }
 
 Result<ops::Tensor> Direct::step(std::span<const Chunk> chunks, const HiddenTap* tap) {
-  return run(chunks, length_, [&](const ops::Batch& b) { return model_->forward(*ops_, b, tap); });
+  ISO_TRY(const ops::Tensor out, run(chunks, length_, [&](const ops::Batch& b) { return model_->forward(*ops_, b, tap); }));
+  ISO_CHECK_OK(model_->intact());
+  return out;
 }
 
 Result<ops::Tensor> Direct::step_for_drafts(std::span<const Chunk> chunks, ops::Tensor& hidden) {

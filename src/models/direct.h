@@ -58,6 +58,7 @@ class Direct {
   std::unique_ptr<ops::KvCache> kv_;
   Lengths length_;
   std::vector<Lengths> draft_length_;  ///< of each head
+  std::vector<std::vector<int32_t>> last_;  ///< [sequences] the model's lookback of latest tokens, -1 before the first
 };
 
 /// Index of the largest value; the first one if several are.

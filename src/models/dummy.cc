@@ -1,6 +1,7 @@
 #include "models/dummy.h"
 
 #include <fmt/format.h>
+#include <sys/mman.h>
 
 #include <algorithm>
 #include <array>
@@ -67,6 +68,7 @@ class DummyCheckpoint final : public Checkpoint {
   }
 
   Result<Data> read(const TensorEntry& t) const override {
+    if (is_table(t.name)) return zeros(t);
     const auto buffer = std::make_shared<std::vector<uint16_t>>(size_t(t.bytes / 2));
     const int64_t n = int64_t(buffer->size());
     const bool norm = t.rank == 1 && t.name.ends_with("weight"), factor = t.rank == 1 && (t.name.ends_with("scalar") || t.name.ends_with("scale"));
@@ -85,10 +87,10 @@ class DummyCheckpoint final : public Checkpoint {
     if (m.shape.empty() || m.shape.size() > 4)
       return fail(Code::unsupported, "no shape is known for tensor " + m.name, "--load-dummy", "this family needs its own files");
     const bool table = m.shape.size() == 2 && m.name.ends_with("tid2eid");  // of experts by token
-    TensorEntry t{.name = m.name, .dtype = table ? DType::i32 : DType::bf16, .rank = int(m.shape.size())};
+    TensorEntry t{.name = m.name, .dtype = table ? DType::i32 : is_table(m.name) ? DType::f8_e4m3 : DType::bf16, .rank = int(m.shape.size())};
     int64_t n = 1;
     for (size_t i = 0; i < m.shape.size(); ++i) t.shape[i] = m.shape[i], n *= m.shape[i];
-    t.offset = at_, t.bytes = uint64_t(n) * (table ? 4 : 2), at_ += t.bytes;
+    t.offset = at_, t.bytes = uint64_t(n) * uint64_t(tensor::format(t.dtype).bytes), at_ += t.bytes;
     if (index_.emplace(t.name, tensors_.size()).second) tensors_.push_back(std::move(t));
     return {};
   }
@@ -96,6 +98,17 @@ class DummyCheckpoint final : public Checkpoint {
   void set_vocab_size(int64_t n) { vocab_.vocab_size = n; }
 
  private:
+  static bool is_table(std::string_view name) { return name.ends_with(".engram.embed.weight"); }
+
+  /// N-gram tables are larger than memory: their rows are zeros that take none.
+  static Result<Data> zeros(const TensorEntry& t) {
+    void* const at = ::mmap(nullptr, size_t(t.bytes), PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (at == MAP_FAILED)
+      return fail(Code::resource_exhausted, fmt::format("no addresses for an n-gram table of {} bytes", t.bytes), t.name, "raise the limit on address space (ulimit -v)");
+    return Data{.view = {.dtype = t.dtype, .data = at, .bytes = size_t(t.bytes), .shape = t.shape, .rank = t.rank},
+                .keep = std::shared_ptr<void>(at, [n = size_t(t.bytes)](void* p) { ::munmap(p, n); })};
+  }
+
   std::vector<std::string> files_;
   Metadata metadata_;
   VocabSource vocab_;

@@ -24,6 +24,7 @@ struct EngramConfig {
   // Not of config.json: what resolve_engram() adds.
   std::shared_ptr<const std::vector<int32_t>> map;  ///< [V] the number of each token among `vocab`
   bool in_place = true;             ///< rows are read within the layer; else ahead of it, by a thread of its own
+  bool map_kept = false;            ///< the map came from ATOM_ENGRAM_CACHE_DIR
 };
 
 /// Since the start.
@@ -32,6 +33,7 @@ struct EngramStats {
   int64_t rows = 0, bytes = 0;      ///< read from tables
   double seconds = 0;               ///< of reading
   int64_t table_bytes = 0;          ///< mapped
+  bool map_kept = false;            ///< see EngramConfig
 };
 
 }  // namespace isotope::models

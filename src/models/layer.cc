@@ -19,6 +19,7 @@ void Transformer::set_config(ModelConfig c) {
   std::vector<int64_t> windows;
   for (const LayerConfig& l : config_.layer) {
     if (l.attends()) windows.push_back(l.window);
+    if (l.ratio) windows.push_back(0);
     if (const int64_t kept = kept_inputs(config_, l)) windows.insert(windows.end(), {0, kept});
   }
   if (windows.empty()) windows.push_back(0);

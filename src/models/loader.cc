@@ -2,10 +2,12 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <numeric>
 
 #include "base/cgroup.h"
 #include "base/log.h"
+#include "models/engram_tables.h"
 #include "models/planner.h"
 
 namespace isotope::models {
@@ -58,10 +60,13 @@ Result<void> plan_layer(Planner& plan, const Arch& arch, Transformer& out, const
   if (l.ngrams >= 0) ISO_CHECK_OK(plan.add_ngrams(to, l.ngrams, at.prefix));
   if (c.latent && l.attends()) ISO_CHECK_OK(plan.add_latent(to, at.prefix));
   if (c.hyper) ISO_CHECK_OK(plan.add_layer_streams(to, at.prefix));
-  if (c.compressed) ISO_CHECK_OK(plan.add_compressed(to, l, at.prefix));
+  if (c.hyper.late) ISO_CHECK_OK(plan.add_shared(to, l, at.prefix));
+  else if (c.compressed) ISO_CHECK_OK(plan.add_compressed(to, l, at.prefix));
   else if (l.choosing == Choosing::own) ISO_CHECK_OK(plan.add_indexer(to, at.prefix));
   else if (c.index && c.latent && l.choosing == Choosing::none) plan.ignore_indexer(at.prefix);
   if (l.moe) ISO_CHECK_OK(plan.add_moe(to.moe, at.prefix, l.by_token));
+  const auto table = std::find(c.engram.layers.begin(), c.engram.layers.end(), int(at.layer));
+  if (table != c.engram.layers.end()) ISO_CHECK_OK(plan.add_engram(to, int(table - c.engram.layers.begin()), at.prefix));
   to.moe.clamp = l.expert_clamp, to.moe.shared_clamp = l.clamp;
   return {};
 }
@@ -90,7 +95,7 @@ Result<void> plan_weights(Planner& plan, const Arch& arch, Transformer& out) {
     if (head && c.tied_head) continue;
     ISO_CHECK_OK(plan.add(row, out.globals, head ? plan.names().head : plan.names().body));
   }
-  if (c.hyper) ISO_CHECK_OK(plan.add_final_streams(out.globals, plan.names().body));
+  if (c.hyper && !c.hyper.late) ISO_CHECK_OK(plan.add_final_streams(out.globals, plan.names().body));
   if (c.streams.count) ISO_CHECK_OK(plan.add_streams(out.globals));
   out.layers.resize(size_t(c.layers + c.draft_heads));
   for (int64_t l = 0; l < c.layers; ++l) {
@@ -100,11 +105,25 @@ Result<void> plan_weights(Planner& plan, const Arch& arch, Transformer& out) {
   return plan_drafts(plan, arch, out);
 }
 
+/// N-gram tables are not read: the model looks rows up where the file has them.
+static Result<void> open_tables(const Checkpoint& ck, const Planner& plan, Transformer& out) {
+  ISO_TRY(out.engram, EngramTables::make(out.config().engram));
+  for (const Planner::Table& t : plan.tables()) {
+    ISO_TRY(Checkpoint::Data values, ck.read(*t.values));
+    Checkpoint::Data scales;
+    if (t.scales) { ISO_TRY(scales, ck.read(*t.scales)); }
+    ISO_CHECK_OK(out.engram->set(t.number, std::move(values), std::move(scales), t.values->name));
+  }
+  return {};
+}
+
 Result<void> load_weights(const Checkpoint& ck, ops::Ops& o, const levers::Loading& levers, const Arch& arch, Transformer& out,
                           const std::function<void(const LoadProgress&)>& progress) {
   const ModelConfig& c = out.config();
   if (arch.sparse != Sparse::none && !o.sparse())
     return fail(Code::unsupported, fmt::format("{} has no sparse attention, which {} needs", o.describe(), arch.name), {}, "run it on the CPU");
+  if (c.engram && !c.engram.map)
+    return fail(Code::internal, "the model has n-gram tables and nobody said what its tokens say", std::string(arch.name), "report this as a defect");
   Planner plan(ck, o, arch, c);
   ISO_CHECK_OK(plan_weights(plan, arch, out));
   ISO_CHECK_OK(plan.check(levers));
@@ -115,7 +134,7 @@ Result<void> load_weights(const Checkpoint& ck, ops::Ops& o, const levers::Loadi
               double(plan.draft_bytes()) / double(1 << 20), one ? "it" : "them");
   if (c.tied_head) out.globals.head.w = std::move(out.globals.embed.w);
   if (c.layer_norms) fill_biases(out);
-  return {};
+  return c.engram ? open_tables(ck, plan, out) : Result<void>();
 }
 
 }  // namespace isotope::models

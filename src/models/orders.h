@@ -94,6 +94,18 @@ class Streamed final : public Transformer {
   ops::Tensor mix_compressed(ops::Ops&, const ops::RowSource& h, size_t layer) const;
 };
 
+/// Streamed with the weights of the block before, layers that share compressed keys, and n-gram tables. DeepSeek V4.1.
+class Late final : public Transformer {
+ public:
+  ops::Tensor forward(ops::Ops&, const ops::Batch&, const HiddenTap*) const override;
+  Result<void> intact() const override;
+  std::optional<EngramStats> engram_stats() const override;
+
+ private:
+  void make_entries(ops::Ops&, ops::Tensor inputs, ops::Tensor gates, size_t layer) const;
+  ops::Tensor mix_shared(ops::Ops&, const ops::RowSource& h, size_t layer) const;
+};
+
 /// Norm, attention and a mixer beside it, add; norm, feed-forward block, add. Falcon-H1.
 class Beside final : public Transformer {
  public:

@@ -83,6 +83,15 @@ class Planner {
   Result<void> add_layer_streams(Layer&, const std::string& prefix);
   /// Adds DeepSeek V4's attention; the layer's configuration says whether keys are compressed and chosen.
   Result<void> add_compressed(Layer&, const LayerConfig&, const std::string& prefix);
+  /// The same for DeepSeek V4.1, where layers share compressed keys.
+  Result<void> add_shared(Layer&, const LayerConfig&, const std::string& prefix);
+  /// Adds what a layer does with rows of its n-gram table, and the table, which is not among the jobs: it stays where it is.
+  Result<void> add_engram(Layer&, int table, const std::string& prefix);
+  struct Table {
+    int number = 0;
+    const TensorEntry *values = nullptr, *scales = nullptr;  ///< scales: or null
+  };
+  const std::vector<Table>& tables() const { return tables_; }
   /// Adds what brings the streams together.
   Result<void> add_final_streams(Globals&, const std::string& prefix);
 
@@ -191,6 +200,7 @@ class Planner {
   Result<void> add_streams(ops::Streams&, const std::string& prefix, int64_t numbers, int64_t scales);
   Result<void> add_low_rank_streams(ops::Streams&, const std::string& prefix, bool injects);
   Result<void> add_compressor(Compressor&, const std::string& prefix, int ratio, int64_t dim);
+  Result<void> add_compressed_base(Layer&, const std::string& prefix);
   Result<void> add_experts(ops::Moe&, const std::string& prefix);
   Result<void> add_separate_experts(ops::Moe&, const std::string& prefix);
   Result<bool> add_stack(ops::Moe&, const std::string& name, const Stack&);
@@ -228,6 +238,7 @@ class Planner {
   std::vector<weights::LoadJob> pairs_;  ///< parameters that two tensors make up
   std::vector<Missing> missing_;
   std::vector<Slot> missing_experts_;
+  std::vector<Table> tables_;
   bool in_experts_ = false;  ///< what is planned now are matrices of experts
   bool spill_ = false;
   const DraftNames* draft_names_ = nullptr;  ///< what is planned now is a head's

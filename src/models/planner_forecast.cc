@@ -42,7 +42,17 @@ uint64_t Planner::packed_bytes(const TensorEntry& e) const {
 
 Result<void> Planner::forecast(const levers::Loading& levers, uint64_t free) {
   Forecast f;
-  for (const auto& [e, job] : job_of_) count(f, *e, packed_bytes(*e));
+  uint64_t mapped = 0;
+  const auto in_table = [&](const TensorEntry* e) {
+    return std::any_of(tables_.begin(), tables_.end(), [&](const Table& t) { return e == t.values || e == t.scales; });
+  };
+  for (const auto& [e, job] : job_of_)
+    if (!in_table(e)) count(f, *e, packed_bytes(*e));
+    else if (levers.disable_mmap) f.all += e->bytes;
+    else mapped += e->bytes;
+  if (mapped)
+    base::log(base::LogLevel::info, "n-gram tables of {} stay in the file; a token reads {} rows of {} each", gib(double(mapped)), c_.engram.columns(),
+              c_.engram.layers.size() == 1 ? "one table" : fmt::format("{} tables", c_.engram.layers.size()));
   uint64_t heads = 0;
   for (const auto& [e, bytes] : draft_entries_) heads += bytes;
   const std::string drafts = heads ? fmt::format(", {} multi-token-prediction heads", gib(double(heads))) : "";

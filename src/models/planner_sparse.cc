@@ -94,7 +94,7 @@ Result<void> Planner::add_compressor(Compressor& w, const std::string& prefix, i
   return add_numbers(w.norm, prefix + "norm.weight", norm);
 }
 
-Result<void> Planner::add_compressed(Layer& layer, const LayerConfig& l, const std::string& prefix) {
+Result<void> Planner::add_compressed_base(Layer& layer, const std::string& prefix) {
   layer.compressed = std::make_unique<CompressedWeights>();
   CompressedWeights& w = *layer.compressed;
   const CompressedConfig& x = c_.compressed;
@@ -110,12 +110,19 @@ Result<void> Planner::add_compressed(Layer& layer, const LayerConfig& l, const s
   ISO_TRY(const TensorEntry* const e, required(name("attn_output_a.weight", "attn.wo_a.weight"), o_a));
   w.o_a.resize(size_t(x.groups));
   for (int64_t g = 0; e && g < x.groups; ++g) add_use(*e, pack_into(w.o_a[size_t(g)], g * x.out_rank, x.out_rank));
+  return {};
+}
+
+Result<void> Planner::add_compressed(Layer& layer, const LayerConfig& l, const std::string& prefix) {
+  ISO_CHECK_OK(add_compressed_base(layer, prefix));
+  CompressedWeights& w = *layer.compressed;
+  const auto name = [&](const char* gguf, const char* hf) { return prefix + (names_.gguf ? gguf : hf); };
   if (l.ratio) ISO_CHECK_OK(add_compressor(w.entries, name("attn_compressor_", "attn.compressor."), l.ratio, c_.head_dim));
   if (l.choosing != Choosing::own) return {};
   layer.indexer = std::make_unique<Indexer>();
   ISO_CHECK_OK(add_compressor(w.index, name("indexer_compressor_", "attn.indexer.compressor."), l.ratio, c_.index.dim));
   ISO_CHECK_OK(
-      add_matrix(layer.indexer->q, name("indexer.attn_q_b.weight", "attn.indexer.wq_b.weight"), int64_t{c_.index.heads} * c_.index.dim, x.q_rank));
+      add_matrix(layer.indexer->q, name("indexer.attn_q_b.weight", "attn.indexer.wq_b.weight"), int64_t{c_.index.heads} * c_.index.dim, c_.compressed.q_rank));
   return add_matrix(layer.indexer->weights, name("indexer.proj.weight", "attn.indexer.weights_proj.weight"), c_.index.heads, c_.hidden);
 }
 

@@ -17,6 +17,7 @@ int series(const ModelConfig& c, const LayerConfig& l) { return l.ratio == c.com
 }  // namespace
 
 int64_t kept_inputs(const ModelConfig& c, const LayerConfig& l) {
+  if (l.entries_of >= 0 || l.ratio == 1) return 0;  // another layer's entries; or an entry is its token's own
   if (l.ratio) return int64_t{series(c, l)} * l.ratio;
   return l.choosing == Choosing::own && c.index.pool > 1 ? c.index.pool : 0;
 }
@@ -33,19 +34,24 @@ void Transformer::add_sparse_layers(const std::vector<int64_t>& windows) {
     const LayerConfig& l = c.layer[i];
     const bool chooses = l.choosing == Choosing::own;
     if (c.compressed) layers_[size_t(kv_at_[i])].form = ops::KvForm::rows;
+    if (l.entries_of >= 0) {
+      entries_at_[i] = entries_at_[size_t(l.entries_of)], index_at_[i] = index_at_[size_t(l.entries_of)];
+      continue;
+    }
     const int64_t kept = kept_inputs(c, l);
     if (kept) ++groups_[size_t(group_of(kept))].layers;
-    if (chooses && !kept) add(index_at_, i, {.group = group_of(l.window), .kv_heads = 1, .head_dim = c.index.dim, .form = ops::KvForm::keys});
+    if (chooses && !kept && !l.ratio) add(index_at_, i, {.group = group_of(l.window), .kv_heads = 1, .head_dim = c.index.dim, .form = ops::KvForm::keys});
     if (chooses && kept && !l.ratio) {
       const int every = c.index.pool, numbers = (c.index.pool_gated ? 2 : 1) * c.index.dim;
       add(index_at_, i, {.group = group_of(0), .kv_heads = 1, .head_dim = c.index.dim, .form = ops::KvForm::rows, .every = every});
       add(inputs_at_, i, {.group = group_of(kept), .head_dim = numbers, .form = ops::KvForm::floats});
     }
     if (!l.ratio) continue;
-    const int floats = 2 * series(c, l) * (c.head_dim + (chooses ? c.index.dim : 0));
+    const bool pools_keys = chooses && !c.hyper.late;  // else they come from the entries
+    const int floats = 2 * series(c, l) * (c.head_dim + (pools_keys ? c.index.dim : 0));
     add(entries_at_, i, {.group = group_of(0), .kv_heads = 1, .head_dim = c.head_dim, .form = ops::KvForm::rows, .every = l.ratio});
     if (chooses) add(index_at_, i, {.group = group_of(0), .kv_heads = 1, .head_dim = c.index.dim, .form = ops::KvForm::rows, .every = l.ratio});
-    add(inputs_at_, i, {.group = group_of(kept), .head_dim = floats, .form = ops::KvForm::floats});
+    if (kept) add(inputs_at_, i, {.group = group_of(kept), .head_dim = floats, .form = ops::KvForm::floats});
     ++groups_[size_t(group_of(0))].layers;
   }
 }
@@ -66,7 +72,8 @@ void Transformer::choose_keys(ops::Ops& o, IndexTensors t, size_t layer) const {
   if (t.weights) o.scale(t.weights, 1 / std::sqrt(float(c.heads)));
   o.sparse()->choose_keys({.q = t.q, .k = pools ? Tensor{} : t.k, .weights = t.weights, .summed = c.summed, .layer = index_at_[layer], .heads = c.heads,
                            .dim = c.dim, .scale = t.weights || c.summed ? 1 / std::sqrt(float(c.dim)) : 1.0f, .top = c.top, .block = c.block,
-                           .local = c.local, .tokens = pools});
+                           .local = c.local, .tokens = pools, .blocks = int(layer) == c.blocks_of ? c.blocks : 0, .block_keys = c.block_keys,
+                           .within = c.blocks > 0 && int(layer) > c.blocks_of});
 }
 
 Tensor Transformer::mix_indexed(ops::Ops& o, const RowSource& h, size_t layer) const {

@@ -22,6 +22,9 @@ using tensor::DType;
 
 constexpr std::string_view kMethods[] = {"fp8", "compressed-tensors", "gptq", "awq", "modelopt"};
 
+/// Rows of n-gram tables (DeepSeek V4.1) are read one by one, as the file has them.
+constexpr std::string_view kTable = ".engram.embed.weight";
+
 /// What quantization_config says that tensors do not.
 struct Method {
   std::string_view name;
@@ -146,7 +149,7 @@ class QuantizedCheckpoint final : public Checkpoint {
 
   /// E4M3, int8 or pairs of E2M1 under the matrix' own name, with scales beside it. Stacked experts have no ".weight".
   Result<void> bytes(const TensorEntry& e) {
-    if (e.rank < 2) return {};
+    if (e.rank < 2 || e.name.ends_with(kTable)) return {};
     const std::string b = e.name.ends_with(".weight") ? e.name.substr(0, e.name.size() - 7) : e.name;
     const TensorEntry* scales = nullptr;
     for (const std::string& name : {e.name + "_scale_inv", e.name + "_scale", b + ".scale"})  // the last one: DeepSeek V4

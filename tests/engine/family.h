@@ -11,6 +11,7 @@
 
 #include "collector.h"
 #include "levers/levers.h"
+#include "text/token_texts.h"
 
 namespace isotope::engine::test {
 
@@ -24,6 +25,7 @@ class FamilyTest : public testing::TestWithParam<const char*> {
  protected:
   static std::unique_ptr<Engine> open(EngineOptions o = {}, const std::map<std::string, std::string>& settings = {}) {
     o.model = golden_folder(GetParam());
+    o.token_texts = text::read_token_texts;
     o.kv_bytes = 64 << 20;
     if (!o.threads) o.threads = 2;
     o.max_model_len = 512;

@@ -76,7 +76,7 @@ TEST_P(DeepseekV4, ReplaySameBitsEveryWay) {
 
 INSTANTIATE_TEST_SUITE_P(Models, DeepseekV4, testing::Values("deepseek_v4"), [](const auto&) { return std::string("tiny"); });
 
-INSTANTIATE_TEST_SUITE_P(Models, Sparse, testing::Values("deepseek_v32", "glm_moe_dsa", "minimax_m3", "deepseek_v4", "hy_v4"),
+INSTANTIATE_TEST_SUITE_P(Models, Sparse, testing::Values("deepseek_v32", "glm_moe_dsa", "minimax_m3", "deepseek_v4", "deepseek_v41", "hy_v4"),
                          [](const auto& info) { return std::string(info.param); });
 
 }  // namespace

@@ -7,6 +7,8 @@
 #include <nlohmann/json.hpp>
 
 #include "base/check.h"
+#include "models/engram_vocab.h"
+#include "text/token_texts.h"
 
 namespace isotope::oracle {
 namespace {
@@ -78,11 +80,12 @@ Golden read_golden(const std::string& family) {
   return g;
 }
 
-Result<Loaded> load(const std::string& path, int64_t served_len, const ops::CpuOpsOptions& options) {
+Result<Loaded> load(const std::string& path, int64_t served_len, const ops::CpuOpsOptions& options, const levers::Engram& engram) {
   Loaded l;
   const levers::Loading levers{.num_threads = 2, .prefetch = false};  // the models are small; more threads would only cost
   ISO_TRY(l.checkpoint, weights::open_checkpoint(path, levers));
-  ISO_TRY(const models::ModelConfig config, models::parse_config(*l.checkpoint, {}, served_len));
+  ISO_TRY(models::ModelConfig config, models::parse_config(*l.checkpoint, {}, served_len));
+  ISO_CHECK_OK(models::resolve_engram(config.engram, config.vocab, l.checkpoint->vocab(), text::read_token_texts, engram));
   ISO_TRY(l.ops, ops::make_cpu_ops(options));
   ISO_TRY(l.model, models::load_model(*l.checkpoint, *l.ops, levers, config));
   return l;

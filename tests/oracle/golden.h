@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "levers/groups.h"
 #include "models/direct.h"
 #include "models/model.h"
 #include "weights/checkpoint.h"
@@ -42,7 +43,7 @@ struct Loaded {
   std::unique_ptr<ops::Ops> ops;
   std::unique_ptr<models::Model> model;
 };
-Result<Loaded> load(const std::string& path, int64_t served_len, const ops::CpuOpsOptions&);
+Result<Loaded> load(const std::string& path, int64_t served_len, const ops::CpuOpsOptions&, const levers::Engram& = {.cache_dir = ""});
 
 /// A tensor's rows in memory of their own, as floats one behind the other.
 std::vector<float> rows_of(ops::Tensor);

@@ -55,13 +55,28 @@ int64_t choose_top(std::span<const float> scores, int64_t top, int32_t* out) noe
   return taken;
 }
 
-int64_t choose_blocks(std::span<const float> scores, int block, int local, int64_t top, float* best, int32_t* blocks, int32_t* out) noexcept {
+int64_t best_blocks(std::span<const float> scores, int block, int local, int64_t top, float* best, int32_t* blocks) noexcept {
   const int64_t n = int64_t(scores.size()), count = (n + block - 1) / block;
   for (int64_t b = 0; b < count; ++b) {
     const auto keys = scores.subspan(size_t(b * block), size_t(std::min<int64_t>(block, n - b * block)));
     best[b] = b + local >= count ? std::numeric_limits<float>::infinity() : *std::max_element(keys.begin(), keys.end());
   }
-  const int64_t chosen = choose_top({best, size_t(count)}, top, blocks);
+  return choose_top({best, size_t(count)}, top, blocks);
+}
+
+int64_t choose_within(std::span<const float> scores, std::span<const int32_t> blocks, int keys, int64_t top, float* picked, int32_t* out) noexcept {
+  const int64_t n = int64_t(scores.size());
+  int64_t count = 0;
+  for (int32_t b : blocks)
+    for (int64_t k = int64_t{b} * keys, end = std::min(n, k + keys); k < end; ++k) picked[count++] = scores[size_t(k)];
+  const int64_t taken = choose_top({picked, size_t(count)}, top, out);
+  for (int64_t i = 0; i < taken; ++i) out[i] = blocks[size_t(out[i] / keys)] * keys + out[i] % keys;  // only the last block may be short
+  return taken;
+}
+
+int64_t choose_blocks(std::span<const float> scores, int block, int local, int64_t top, float* best, int32_t* blocks, int32_t* out) noexcept {
+  const int64_t n = int64_t(scores.size());
+  const int64_t chosen = best_blocks(scores, block, local, top, best, blocks);
   int64_t taken = 0;
   for (int64_t i = 0; i < chosen; ++i)
     for (int64_t k = int64_t{blocks[i]} * block, end = std::min(n, k + block); k < end; ++k) out[taken++] = int32_t(k);

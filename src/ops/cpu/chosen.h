@@ -21,11 +21,24 @@ struct Chosen {
   }
 };
 
+/// Blocks of keys among which later layers choose: for each token the numbers of the best ones, ascending.
+struct FoundBlocks {
+  bool made = false;
+  bool all = false;           ///< every token has all of its blocks; there are no lists then
+  int keys = 0;               ///< of a block
+  int64_t most = 0;
+  std::span<int32_t> blocks;  ///< [T, most]
+  std::span<int32_t> counts;  ///< [T]
+  std::span<const int32_t> of(int64_t token) const { return blocks.subspan(size_t(token * most), size_t(counts[size_t(token)])); }
+};
+
 /// The numbers of the `top` largest scores, ascending; of equal ones the lower number wins. Returns how many: min(top, n). `out` has room for them.
 int64_t choose_top(std::span<const float> scores, int64_t top, int32_t* out) noexcept;
 
 /// Scores of the keys a token sees, in blocks of `block` of which the last may be shorter. Chosen are the `local` last blocks, and of the others those whose
-/// best keys are best, `top` blocks in all. Writes their keys, ascending, returns how many. `best`: scratch, a float for each block; `blocks`: `top` numbers.
+/// best keys are best, `top` blocks in all. best_blocks() writes their numbers, choose_blocks() their keys, both ascending; they return how many. `best`:
+/// scratch, a float for each block; `blocks`: `top` numbers.
+int64_t best_blocks(std::span<const float> scores, int block, int local, int64_t top, float* best, int32_t* blocks) noexcept;
 int64_t choose_blocks(std::span<const float> scores, int block, int local, int64_t top, float* best, int32_t* blocks, int32_t* out) noexcept;
 
 /// Keys of which each stands for `every` tokens, and how many tokens there are: those after the last whole key have none.
@@ -36,5 +49,7 @@ struct TokenKeys {
 };
 /// The tokens of the `top` best keys, then those that no key stands for, ascending; returns how many. `keys`: scratch, `top` numbers.
 int64_t choose_tokens(std::span<const float> scores, const TokenKeys&, int32_t* keys, int32_t* out) noexcept;
+/// The numbers of the `top` best keys within blocks, ascending, as choose_top() chooses. `picked`: scratch, a float for each key of the blocks.
+int64_t choose_within(std::span<const float> scores, std::span<const int32_t> blocks, int keys, int64_t top, float* picked, int32_t* out) noexcept;
 
 }  // namespace isotope::ops

@@ -24,13 +24,14 @@ struct Scratch {
   std::byte* tile = nullptr;  ///< for keys that are kept as rows
   float* scales = nullptr;    ///< [16]
   float* best = nullptr;      ///< of blocks
+  float* picked = nullptr;    ///< of keys within blocks
   int32_t* blocks = nullptr;
 };
 
 class IndexRun {
  public:
-  IndexRun(const IndexArgs& a, const SparseContext& c)
-      : a_(a), c_(c), spec_(c.kv.spec(a.layer)), format_(int(c.kv.format())), rows_(spec_.form == KvForm::rows), lists_(a.weights || a.summed ? 1 : a.heads) {}
+  IndexRun(const IndexArgs& a, const SparseContext& c, BlockMemory& found)
+      : a_(a), c_(c), found_(found), spec_(c.kv.spec(a.layer)), format_(int(c.kv.format())), rows_(spec_.form == KvForm::rows), lists_(a.weights || a.summed ? 1 : a.heads) {}
 
   Chosen run(base::Arena& memory) {
     memory.reset();
@@ -43,8 +44,10 @@ class IndexRun {
       work += n * a_.heads * a_.dim;
       out.all = out.all && (n + a_.block - 1) / a_.block <= a_.top;
     }
-    if (out.all) return out;
     const int64_t T = c_.batch.T();
+    if (a_.blocks) find_room(longest, out.all);
+    if (out.all) return out;
+    ISO_CHECK(!a_.within || found_.found.made);
     // Chosen are keys, keys of blocks, or the tokens that keys stand for and those after the last whole key.
     out.most = a_.tokens ? a_.top * spec_.every + spec_.every - 1 : std::min(longest, a_.top * a_.block);
     out.keys = memory.take<int32_t>(size_t(T * lists_ * out.most));
@@ -66,6 +69,19 @@ class IndexRun {
  private:
   int64_t seen(int32_t position) const { return (int64_t{position} + 1) / spec_.every; }
 
+  /// For the blocks that this choice finds. Where every token gets all of its keys later layers do so as well.
+  void find_room(int64_t longest, bool all_keys) {
+    found_.memory.reset();
+    FoundBlocks& f = found_.found;
+    f = {.made = true, .all = all_keys || longest <= a_.blocks * a_.block_keys, .keys = a_.block_keys};
+    if (f.all) return;
+    f.most = a_.blocks;
+    f.blocks = found_.memory.take<int32_t>(size_t(c_.batch.T() * f.most));
+    f.counts = found_.memory.take<int32_t>(size_t(c_.batch.T()));
+  }
+  bool finds() const { return a_.blocks && !found_.found.all; }
+  bool within() const { return a_.within && !found_.found.all; }
+
   void make_scratch() {
     if (a_.summed) {
       ones_ = c_.arena.take<float>(size_t(a_.heads));
@@ -79,6 +95,8 @@ class IndexRun {
         s.tile = c_.arena.take<std::byte>(size_t(kTile * padded_dim(a_.dim) * kKvBytes[format_])).data(),
         s.scales = c_.arena.take<float>(kTile).data();
       if (a_.tokens) s.blocks = c_.arena.take<int32_t>(size_t(a_.top)).data();
+      if (finds()) s.best = c_.arena.take<float>(size_t(width_ / a_.block_keys + 1)).data();
+      if (within()) s.picked = c_.arena.take<float>(size_t(width_)).data();
       if (a_.block > 1) s.best = c_.arena.take<float>(size_t(width_ / a_.block + 1)).data(), s.blocks = c_.arena.take<int32_t>(size_t(a_.top)).data();
     }
   }
@@ -113,9 +131,12 @@ class IndexRun {
       const int64_t t = t0 + n / lists_, list = t * lists_ + n % lists_, position = c_.batch.positions[size_t(t)];
       const std::span<const float> scores(scores_of(t - t0, int(n % lists_)), size_t(seen(int32_t(position))));
       int32_t* const keys = out.keys.data() + list * out.most;
-      if (a_.tokens) out.counts[size_t(list)] = int32_t(choose_tokens(scores, {a_.top, spec_.every, position + 1}, s.blocks, keys));
-      else if (a_.block == 1) out.counts[size_t(list)] = int32_t(choose_top(scores, a_.top, keys));
-      else out.counts[size_t(list)] = int32_t(choose_blocks(scores, a_.block, a_.local, a_.top, s.best, s.blocks, keys));
+      FoundBlocks& f = found_.found;
+      if (finds()) f.counts[size_t(t)] = int32_t(best_blocks(scores, f.keys, 1, f.most, s.best, &f.blocks[size_t(t * f.most)]));
+      out.counts[size_t(list)] = int32_t(within()         ? choose_within(scores, f.of(t), f.keys, a_.top, s.picked, keys)
+                                         : a_.tokens     ? choose_tokens(scores, {a_.top, spec_.every, position + 1}, s.blocks, keys)
+                                         : a_.block == 1 ? choose_top(scores, a_.top, keys)
+                                                         : choose_blocks(scores, a_.block, a_.local, a_.top, s.best, s.blocks, keys));
     });
   }
 
@@ -177,6 +198,7 @@ class IndexRun {
 
   const IndexArgs& a_;
   const SparseContext& c_;
+  BlockMemory& found_;
   const KvLayerSpec& spec_;
   int format_;
   bool rows_;
@@ -192,6 +214,8 @@ class IndexRun {
 
 }  // namespace
 
-Chosen choose_keys(const IndexArgs& args, const SparseContext& context, base::Arena& memory) { return IndexRun(args, context).run(memory); }
+Chosen choose_keys(const IndexArgs& args, const SparseContext& context, base::Arena& memory, BlockMemory& found) {
+  return IndexRun(args, context, found).run(memory);
+}
 
 }  // namespace isotope::ops

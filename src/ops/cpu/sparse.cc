@@ -27,6 +27,7 @@ void CpuSparse::choose_keys(const IndexArgs& a) {
   const KvLayerSpec& spec = checked(a.layer, a.k ? KvForm::keys : KvForm::rows);
   ISO_CHECK(a.heads > 0 && a.top > 0 && a.block > 0 && a.local >= 0 && spec.kv_heads == 1 && spec.head_dim == a.dim);
   ISO_CHECK(a.q.rows == T && a.q.cols == int64_t{a.heads} * a.dim && (!a.weights || (a.weights.rows == T && a.weights.cols == a.heads)));
+  ISO_CHECK(!(a.blocks || a.within) || (a.weights && a.block == 1 && a.blocks >= 0 && (!a.blocks || a.block_keys > 0)));
   if (a.k) {
     ISO_CHECK(a.k.rows == T && a.k.cols == a.dim);
     const auto write = o_.k_.sparse.write_key[int(o_.kv_->format())];
@@ -39,7 +40,7 @@ void CpuSparse::choose_keys(const IndexArgs& a) {
       }
     });
   }
-  chosen_ = ops::choose_keys(a, context(), memory_);
+  chosen_ = ops::choose_keys(a, context(), memory_, found_);
 }
 
 Tensor CpuSparse::attend_chosen(AttentionArgs a) {

@@ -3,6 +3,7 @@
 
 #include "ops/cpu/chosen.h"
 #include "ops/cpu/cpu_ops.h"
+#include "ops/cpu/indexer.h"
 #include "ops/cpu/sparse_context.h"
 #include "ops/sparse.h"
 
@@ -12,7 +13,7 @@ class CpuSparse final : public SparseOps {
  public:
   explicit CpuSparse(CpuOps& ops) : o_(ops) {}
   /// A new step: nothing is chosen yet.
-  void begin() { chosen_ = {}; }
+  void begin() { chosen_ = {}, found_.found = {}; }
 
   void choose_keys(const IndexArgs&) override;
   Tensor attend_chosen(AttentionArgs) override;
@@ -59,6 +60,7 @@ class CpuSparse final : public SparseOps {
   CpuOps& o_;
   base::Arena memory_;  ///< of the choice
   Chosen chosen_;
+  BlockMemory found_;
 };
 
 }  // namespace isotope::ops
