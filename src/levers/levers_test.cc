@@ -239,7 +239,7 @@ TEST(Resolve, PodEnvironmentGivesNoFalseAlarm) {
 
 TEST(Resolve, StrictModeStopsOnAnyDoubt) {
   for (const auto& [name, text] : std::map<std::string, std::string>{{"ATOM_LOADER_NUM_THREAD", "2"}, {"ATLAS_MOE_W4A4", "0"}, {"ATOM_SHUTDOWN_TIMEOUT_S", "-1"},
-                                                                     {"ATOM_PA_FLYDSL_PLAN", "x"}, {"ATLAS_HC_PERSEQ_DECODE", "1"}}) {
+                                                                     {"ATOM_PA_FLYDSL_PLAN", "x"}, {"ATLAS_MLA_PERSEQ_FALLBACK", "1"}}) {
     EXPECT_TRUE(Levers::resolve({.environment = {{name, text}}})) << name;
     const auto strict = Levers::resolve({.environment = {{name, text}}, .strict = true});
     ASSERT_FALSE(strict) << name;

@@ -8,10 +8,12 @@
 
 #include "models/direct.h"
 #include "models/dummy.h"
+#include "models/engram_vocab.h"
 #include "models/model.h"
 #include "models/to_gguf.h"
 #include "support/bytes.h"
 #include "support/gguf_writer.h"
+#include "text/token_texts.h"
 #include "weights/convert.h"
 #include "weights/online.h"
 #include "weights/quantize_types.h"
@@ -27,7 +29,8 @@ const std::string kGoldens = ISOTOPE_SOURCE_DIR "/tests/oracle/goldens/";
 
 /// Logits of a few tokens.
 Result<std::vector<float>> logits(const Checkpoint& c, Precision precision = Precision::exact, const levers::Loading& levers = {}) {
-  ISO_TRY(const auto config, models::parse_config(c));
+  ISO_TRY(models::ModelConfig config, models::parse_config(c));
+  ISO_CHECK_OK(models::resolve_engram(config.engram, config.vocab, c.vocab(), text::read_token_texts, {.cache_dir = ""}, true));
   ISO_TRY(const auto ops, ops::make_cpu_ops({.threads = 1, .precision = precision, .pin = false}));
   ISO_TRY(const auto model, models::load_model(c, *ops, levers, config));
   ISO_TRY(auto direct, models::Direct::create(*model, *ops, {.max_len = 64, .kv = KvType::f32}));
