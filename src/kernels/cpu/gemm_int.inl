@@ -154,18 +154,22 @@ void gemm_panel(const TileSet<T>& s, const std::byte* record) {
 #pragma GCC unroll 16
       for (int r = 0; r < H; ++r) acc[n][t][r] = zero_f32();
   const int64_t panel_bytes = int64_t(H * quantized_bytes(1, s.k));
-  // Results of a full panel go to as many rows, mostly far from any cache: their lines come while the products are made.
-  if constexpr (H == kPanelRows)
-    for (int t = 0; t < T; ++t)
-      for (int r = 0; r < N * H; ++r) prefetch_to_write(s.out[t] + r * s.out_stride);
   // Copies: the compiler must assume that storing a vector changes what `s` holds.
   const std::byte* unit[T];
   for (int t = 0; t < T; ++t) unit[t] = s.tile[t];
   int64_t left = s.tile_bytes - kAhead;  // until what is fetched lies behind the tile
-  const int64_t skip = s.skip;
+  const int64_t skip = s.skip, out_stride = s.out_stride;
+  int64_t row = 0;
   for (int64_t u = 0; u < units; ++u) {
     for (int b = 0; b < L.blocks; ++b, record += H * kRecordBytes, left -= kAdvance) {
       const int64_t ahead = left > 0 ? kAhead : kAhead + skip;
+      // Results of a full panel go to as many rows, mostly far from any cache: their lines come while the products are made, a few a block, so that the weights'
+      // lines do not queue behind them.
+      if constexpr (H == kPanelRows) {
+        if (row < N * H)
+          for (const int64_t end = row + N; row < end; ++row)
+            for (int t = 0; t < T; ++t) prefetch_to_write(s.out[t] + row * out_stride);
+      }
       Codes w[T];
       Scales scales[T];
 #pragma GCC unroll 2
@@ -253,7 +257,12 @@ void gated_tile(const GemmArgs& a, int64_t t, Panel p, const std::byte* record) 
   else if (p.rows <= kPairedRows) run(few_fn<P>(p.rows, indices<kPairedRows>()));
   else run(panel_fn<P>(p.rows, indices<kSmallPanelRows>()));
   float* out = a.out + p.first * a.out_stride + n;
-  for (int r = 0; r < p.rows; ++r) kActMul[int(a.act)](out + r * a.out_stride, sums[0] + r * kLanes, sums[1] + r * kLanes, lanes);
+  if (lanes < kLanes) {  // what lies beside them was never written
+    for (int r = 0; r < p.rows; ++r) kActMul[int(a.act)](out + r * a.out_stride, sums[0] + r * kLanes, sums[1] + r * kLanes, lanes);
+    return;
+  }
+  kActMul[int(a.act)](sums[0], sums[0], sums[1], p.rows * kLanes);
+  for (int r = 0; r < p.rows; ++r) store(out + r * a.out_stride, load(sums[0] + r * kLanes));
 }
 
 // Tiles that a panel meets one after another: it stays in the first-level cache meanwhile, and a row of `out` is written line after line.
