@@ -78,6 +78,8 @@ struct AttentionKernels {
   void (*merge)(Partial& run, const Partial& part, int rows, int d) noexcept;
   /// out[i] = o / l; sinks [rows] or null: a logit that takes weight and gives no value.
   void (*finish)(Partial& run, const float* sinks, float* const* out, int rows, int d) noexcept;
+  /// Fetches what write() will change; a hint.
+  void (*fetch[int(KvFormat::count_)])(const KvTile& tile, int t, int d) noexcept;
   /// Stores one token's k [d] and v [d] as number `t` of a tile.
   void (*write[int(KvFormat::count_)])(const KvTile& tile, int t, const float* k, const float* v, int d) noexcept;
 };

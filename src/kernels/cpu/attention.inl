@@ -601,6 +601,16 @@ inline f32x16 to_range(f32x16 x, f32x16 to_code) {  // the factor may be inf for
 }
 
 template <class F>
+void fetch_token(const KvTile& tile, int t, int d) noexcept {
+  constexpr int64_t kBytes = sizeof(typename F::T), S = kStep<F>, kLine = 64;
+  const auto lines = [](void* p, int64_t bytes) {
+    for (int64_t i = 0; i < bytes; i += kLine) prefetch_to_write(static_cast<std::byte*>(p) + i);
+  };
+  lines(tile.k, d * kTile * kBytes);
+  if (tile.v) lines(static_cast<typename F::T*>(tile.v) + t / S * S * padded_dim(d), S * padded_dim(d) * kBytes);
+}
+
+template <class F>
 void write_token(const KvTile& tile, int t, const float* k, const float* v, int d) noexcept {
   using T = typename F::T;
   constexpr int S = kStep<F>;
@@ -638,6 +648,7 @@ constexpr AttentionKernels kAttention = {
     .clear = clear_partial,
     .merge = merge_partial,
     .finish = finish_partial,
+    .fetch = {fetch_token<KvF32>, fetch_token<KvF16>, fetch_token<KvBf16>, fetch_token<KvInt8>, fetch_token<KvFp8>},
     .write = {write_token<KvF32>, write_token<KvF16>, write_token<KvBf16>, write_token<KvInt8>, write_token<KvFp8>},
 };
 

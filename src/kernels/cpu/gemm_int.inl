@@ -132,7 +132,7 @@ struct TileSet {
   int lanes[T];           ///< outputs that exist
   int64_t k, out_stride;
   int64_t tile_bytes;
-  int64_t skip;           ///< bytes between the end of a tile and the one that follows in its place: what is fetched ahead comes from there
+  int64_t skip;           ///< several tiles: bytes between the end of a tile and the one that follows in its place: what is fetched ahead comes from there
 };
 
 /// N panels of H rows against T tiles. The codes are taken apart again for each N panels: shifts and masks run beside the dot products, and the packed tile
@@ -154,18 +154,25 @@ void gemm_panel(const TileSet<T>& s, const std::byte* record) {
 #pragma GCC unroll 16
       for (int r = 0; r < H; ++r) acc[n][t][r] = zero_f32();
   const int64_t panel_bytes = int64_t(H * quantized_bytes(1, s.k));
-  // Results of a full panel go to as many rows, mostly far from any cache: their lines come while the products are made.
-  if constexpr (H == kPanelRows)
-    for (int t = 0; t < T; ++t)
-      for (int r = 0; r < N * H; ++r) prefetch_to_write(s.out[t] + r * s.out_stride);
   // Copies: the compiler must assume that storing a vector changes what `s` holds.
   const std::byte* unit[T];
   for (int t = 0; t < T; ++t) unit[t] = s.tile[t];
   int64_t left = s.tile_bytes - kAhead;  // until what is fetched lies behind the tile
-  const int64_t skip = s.skip;
+  const int64_t skip = s.skip, out_stride = s.out_stride;
+  // Results of a full panel go to as many rows, mostly far from any cache: their lines come while the products are made. Of several tiles a few a block, so
+  // that the weights' lines do not queue behind them.
+  constexpr bool kWriteAhead = H == kPanelRows;
+  int64_t row = 0;
+  if constexpr (kWriteAhead && T == 1)
+    for (; row < N * H; ++row) prefetch_to_write(s.out[0] + row * out_stride);
   for (int64_t u = 0; u < units; ++u) {
     for (int b = 0; b < L.blocks; ++b, record += H * kRecordBytes, left -= kAdvance) {
-      const int64_t ahead = left > 0 ? kAhead : kAhead + skip;
+      const int64_t ahead = T == 1 || left > 0 ? kAhead : kAhead + skip;
+      if constexpr (kWriteAhead && T > 1) {
+        if (row < N * H)
+          for (const int64_t end = row + N; row < end; ++row)
+            for (int t = 0; t < T; ++t) prefetch_to_write(s.out[t] + row * out_stride);
+      }
       Codes w[T];
       Scales scales[T];
 #pragma GCC unroll 2
@@ -228,8 +235,7 @@ constexpr void (*kActMul[])(float*, const float*, const float*, int64_t) noexcep
     act_mul<Act::silu>, act_mul<Act::gelu_tanh>, act_mul<Act::gelu>, act_mul<Act::relu>, act_mul<Act::relu2>};
 static_assert(sizeof(kActMul) / sizeof(kActMul[0]) == size_t(Act::count_));
 
-/// Gate and up of the same outputs side by side; what they give waits in the first-level cache for the activation. Where they come one after another, each
-/// fetches the beginning of the other when it comes to its end. `p` is a panel or two full ones.
+/// Gate and up of the same outputs side by side; what they give waits in the first-level cache for the activation. `p` is a panel or two full ones.
 template <Pack P>
 void gated_tile(const GemmArgs& a, int64_t t, Panel p, const std::byte* record) {
   alignas(64) float sums[2][kPanelsAtOnce * kPanelRows * kLanes];
@@ -243,7 +249,7 @@ void gated_tile(const GemmArgs& a, int64_t t, Panel p, const std::byte* record) 
       s.k = a.k;
       s.out_stride = kLanes;
       s.tile_bytes = int64_t(a.tile_bytes);
-      s.skip = T > 1 ? 0 : i == 0 ? from[1] - from[0] - s.tile_bytes : from[0] - from[1];
+      s.skip = 0;
       for (int j = 0; j < T; ++j) s.tile[j] = from[i + j], s.out[j] = sums[i + j], s.bias[j] = bias[i + j], s.lanes[j] = lanes;
       panel(s, record);
     }
@@ -253,7 +259,12 @@ void gated_tile(const GemmArgs& a, int64_t t, Panel p, const std::byte* record) 
   else if (p.rows <= kPairedRows) run(few_fn<P>(p.rows, indices<kPairedRows>()));
   else run(panel_fn<P>(p.rows, indices<kSmallPanelRows>()));
   float* out = a.out + p.first * a.out_stride + n;
-  for (int r = 0; r < p.rows; ++r) kActMul[int(a.act)](out + r * a.out_stride, sums[0] + r * kLanes, sums[1] + r * kLanes, lanes);
+  if (lanes < kLanes) {  // what lies beside them was never written
+    for (int r = 0; r < p.rows; ++r) kActMul[int(a.act)](out + r * a.out_stride, sums[0] + r * kLanes, sums[1] + r * kLanes, lanes);
+    return;
+  }
+  kActMul[int(a.act)](sums[0], sums[0], sums[1], p.rows * kLanes);
+  for (int r = 0; r < p.rows; ++r) store(out + r * a.out_stride, load(sums[0] + r * kLanes));
 }
 
 // Tiles that a panel meets one after another: it stays in the first-level cache meanwhile, and a row of `out` is written line after line.

@@ -132,19 +132,21 @@ void decode_row_int(const std::byte* tile, int lane, int64_t k, float* out) {
   const auto n = [&](int i) { int32_t v; __builtin_memcpy(&v, block + 64 * (kGroups + i) + 4 * lane, 4); return float(v); };
   for (int64_t i = 0; i < k; i += kBlock) {
     const std::byte* unit = tile + i / L.unit_k() * L.unit_bytes();
-    const int b = int(i % L.unit_k() / kBlock);
-    store_block<L.kind>(block, load_codes<P>(unit, b), load_scales<P>(unit, b));
-    for (int j = 0; j < kBlock && i + j < k; ++j) {
-      const float q = float(int(uint8_t(block[64 * (j / 4) + 4 * lane + j % 4])) - bias);
-      const int half = j / 16;
-      float y;
-      if constexpr (L.kind == Kind::scale) y = f(0) * q;
-      else if constexpr (L.kind == Kind::scale_zero) y = f(0) * (q - n(1));
-      else if constexpr (L.kind == Kind::scale_min) y = f(0) * q + f(1);
-      else if constexpr (L.kind == Kind::small16) y = f(0) * n(1 + half) * q;
-      else if constexpr (L.kind == Kind::small16_min) y = f(0) * n(1 + half) * q - f(3) * n(4 + half);
-      else y = f(half) * q;
-      out[i + j] = y;
+    store_block<L.kind>(block, load_codes<P>(unit, int(i % L.unit_k() / kBlock)), load_scales<P>(unit, int(i % L.unit_k() / kBlock)));
+    uint8_t codes[kBlock];
+    for (int g = 0; g < kGroups; ++g) __builtin_memcpy(codes + 4 * g, block + 64 * g + 4 * lane, 4);
+    for (int half = 0; half < 2 && i + 16 * half < k; ++half) {
+      const f32x16 q = to_f32(load_u8(codes + 16 * half) - set1(int32_t{bias}));
+      f32x16 y;
+      if constexpr (L.kind == Kind::scale) y = set1(f(0)) * q;
+      else if constexpr (L.kind == Kind::scale_zero) y = set1(f(0)) * (q - set1(n(1)));
+      else if constexpr (L.kind == Kind::scale_min) y = set1(f(0)) * q + set1(f(1));
+      else if constexpr (L.kind == Kind::small16) y = set1(f(0) * n(1 + half)) * q;
+      else if constexpr (L.kind == Kind::small16_min) y = set1(f(0) * n(1 + half)) * q - set1(f(3) * n(4 + half));
+      else y = set1(f(half)) * q;
+      const int64_t left = k - i - 16 * half;
+      if (left >= 16) store(out + i + 16 * half, y);
+      else store_n(out + i + 16 * half, y, int(left));
     }
   }
 }

@@ -23,13 +23,17 @@ void KvStore::run(int64_t t0, int64_t t1) const noexcept {
   const int d = args.head_dim, size = kv.block_size;
   const Batch::Group& group = batch.groups[size_t(kv.spec(args.layer).group)];
   const auto write = kernels.attention.write[int(kv.format())];
+  const auto fetch = kernels.attention.fetch[int(kv.format())];
+  const auto tile = [&](int32_t slot, int h) { return kv.tile(args.layer, slot / size, h, slot % size / kernels::cpu::kTile); };
   for (int64_t t = t0; t < t1; ++t) {
+    const int32_t slot = group.slots[size_t(t)], place = slot % size % kernels::cpu::kTile;
+    // A sequence's next token finds its tile where the one before left it; the first one's comes while q is turned.
+    if (t == t0 || place == 0 || slot != group.slots[size_t(t) - 1] + 1)
+      for (int h = 0; h < args.kv_heads; ++h) fetch(tile(slot, h), place, d);
     shape(args.q, args.heads, q_norm, t);
     shape(args.k, args.kv_heads, k_norm, t);
-    const int32_t slot = group.slots[size_t(t)], offset = slot % size;
     for (int h = 0; h < args.kv_heads; ++h) {
-      const auto tile = kv.tile(args.layer, slot / size, h, offset / kernels::cpu::kTile);
-      write(tile, offset % kernels::cpu::kTile, args.k.row(t) + h * d, args.v ? args.v.row(t) + h * d : nullptr, d);
+      write(tile(slot, h), place, args.k.row(t) + h * d, args.v ? args.v.row(t) + h * d : nullptr, d);
     }
   }
 }

@@ -19,10 +19,11 @@ struct KvStore {
 
   /// Tokens [t0, t1) of the batch; tokens may be done in any order and at the same time.
   void run(int64_t t0, int64_t t1) const noexcept;
-  /// Elements that a token visits.
-  int64_t row_cost() const { return args.q.cols + 2 * (args.k.cols + args.v.cols); }
+  /// Element visits that a token is worth. A key's elements go to a cache line each, or each pair, and few of those are at hand.
+  int64_t row_cost() const { return args.q.cols + kKeyCost * args.k.cols + 2 * args.v.cols; }
 
  private:
+  static constexpr int64_t kKeyCost = 12;
   void shape(Tensor x, int heads, const std::optional<Norm>& norm, int64_t t) const noexcept;
 };
 

@@ -16,7 +16,7 @@ using kernels::cpu::kRecordBytes;
 namespace {
 
 // Rough costs, for a fair cut only.
-constexpr int64_t kQuantizeBlockCycles = 25, kBytesPerCycle = 8, kBlockRowCycles = 13, kFloatRowCycles = 4;
+constexpr int64_t kQuantizeBlockCycles = 25, kQuantizeRowBlockCycles = 50, kBytesPerCycle = 8, kBlockRowCycles = 13, kFloatRowCycles = 4;
 
 int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 const PackedWeight& packed(const LinearJob& j) { return static_cast<const PackedWeight&>(*j.w); }
@@ -175,7 +175,7 @@ void quantize_all(base::Team& team, const KernelTable& t, const Input& in, const
   const int64_t n = in.x.rows, parts = team.size();
   // A row that is normed is a member's own; one that is not is cut into blocks, so that a single long row keeps the team busy.
   const bool cut_rows = source.recipe();
-  const int64_t cycles = n * in.blocks * kQuantizeBlockCycles * (cut_rows ? 2 : 1), records = in.panels.count() * in.blocks;
+  const int64_t cycles = n * in.blocks * (n < in.panels.full ? kQuantizeRowBlockCycles : kQuantizeBlockCycles) * (cut_rows ? 2 : 1), records = in.panels.count() * in.blocks;
   if (parts == 1 || cycles <= tuning.linear_alone || (cut_rows && n == 1)) return rows.quantize(0, n, in.quantized);
   team.share([&](int64_t i) {
     if (cut_rows) rows.quantize(n * i / parts, n * (i + 1) / parts, in.quantized);
