@@ -14,11 +14,12 @@ StateReplay state_replay(const models::ModelConfig& c, std::span<const ops::KvGr
     window = std::max(window, l.window);
   }
   if (!gates.prefix_caching) return {.off = "the prefix cache is off"};
+  if (gates.other_drafter) return {.off = "tokens are drafted by something else than the file's own layers"};
   if (!gates.connector.empty()) return {.off = fmt::format("a KV connector is in use ({})", gates.connector)};
   for (const ops::KvGroupSpec& g : groups)
     if (g.kind == ops::KvGroupSpec::Kind::sliding) longest = std::max(longest, g.window);
   if (window <= 0) return {.off = "no layer has a window"};
-  return {.tokens = longest + (c.layers - 1) * (window - 1)};
+  return {.tokens = longest + (c.layers + gates.draft_layers - 1) * (window - 1), .off = {}};
 }
 
 }  // namespace isotope::engine

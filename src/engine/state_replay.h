@@ -18,6 +18,8 @@ struct StateReplay {
 /// What else must hold.
 struct ReplayGates {
   bool prefix_caching = true;
+  int64_t draft_layers = 0;    ///< of the file itself, that run behind the model's own (multi-token prediction)
+  bool other_drafter = false;  ///< tokens are proposed in another way, or by a model of its own
   std::string connector = {};  ///< of KV to other places; empty = none
 };
 

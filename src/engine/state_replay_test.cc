@@ -20,6 +20,7 @@ const std::vector<ops::KvGroupSpec> kGroups = {{Kind::full}, {Kind::sliding, 128
 TEST(StateReplay, FieldOfV4Pro) {
   const StateReplay r = state_replay(v4_pro(), kGroups, {});
   EXPECT_EQ(r.tokens, 7748) << r.off;
+  EXPECT_EQ(state_replay(v4_pro(), kGroups, {.draft_layers = 1}).tokens, 7875);
 }
 
 TEST(StateReplay, TheLongestWindowCountsAtTheEnd) {
@@ -39,6 +40,7 @@ TEST(StateReplay, GatesSayWhyItIsOff) {
   const Case cases[] = {{"no DeepSeek V4", state_replay(other, kGroups, {})},
                         {"16 tokens", state_replay(ratio, kGroups, {})},
                         {"prefix cache", state_replay(v4_pro(), kGroups, {.prefix_caching = false})},
+                        {"drafted", state_replay(v4_pro(), kGroups, {.other_drafter = true})},
                         {"mooncake", state_replay(v4_pro(), kGroups, {.connector = "mooncake"})}};
   for (const Case& c : cases) {
     EXPECT_EQ(c.got.tokens, 0) << c.part;
