@@ -65,7 +65,7 @@ Result<void> Planner::forecast(const levers::Loading& levers, uint64_t free) {
   if (!helps || levers.expert_folder.empty())
     return fail(Code::resource_exhausted, numbers, ck_.files().empty() ? "" : ck_.files()[0],
                 std::string("free memory, or choose a smaller quantization (isotope quantize, --online-quant-config)") +
-                    (heads ? fmt::format(", or do without the {} of multi-token-prediction heads: --no-mtp", gib(double(heads))) : "") +
+                    (heads && f.all - heads + f.largest <= free ? fmt::format(", or do without the {} of multi-token-prediction heads: --no-mtp", gib(double(heads))) : "") +
                     (helps ? fmt::format(", or name a folder on a fast disk for the {} of experts: ISOTOPE_EXPERT_FOLDER", gib(double(f.experts))) : ""));
   spill_ = true;
   const double share = double(c_.moe.routing.used) / double(std::max<int64_t>(1, c_.moe.experts));
