@@ -2,11 +2,14 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
 
 #include "golden.h"
+#include "models/dummy.h"
 #include "models/engram_hash.h"
 #include "models/engram_vocab.h"
 #include "support/bytes.h"
@@ -112,6 +115,35 @@ TEST_F(Engram, ACutTableIsAnError) {
   const auto t = direct.step({&chunk, 1});
   ASSERT_FALSE(t);
   EXPECT_THAT(t.error().message(), HasSubstr("was cut or written to"));
+}
+
+/// config.json alone is enough for weights out of nothing; the tables are zeros that take no memory.
+TEST_F(Engram, ADummyNeedsNoFiles) {
+  for (bool tables_larger_than_memory : {false, true}) {
+    json config = json::parse(std::ifstream(folder_ + "/config.json"));
+    if (tables_larger_than_memory) {  // those of the released model
+      json& text = config["text_config"];
+      text["engram_n_heads"] = 8, text["engram_head_dim"] = 256, text["engram_vocab_size"] = 16'000'000;
+      text["engram_num_embeddings"] = {384'006'168, 384'016'682};
+    }
+    const test::TempDir dir;
+    dir.write("config.json", config.dump());
+    auto files = models::dummy_checkpoint(dir.path(), "xavier");
+    ASSERT_TRUE(files) << files.error().message();
+    auto c = models::parse_config(**files, {}, 64);
+    ASSERT_TRUE(c) << c.error().message();
+    ASSERT_TRUE(models::resolve_engram(c->engram, c->vocab, (*files)->vocab(), nullptr, {.cache_dir = ""}, true));
+    auto ops = *ops::make_cpu_ops({.threads = 2, .pin = false});
+    const auto model = models::load_model(**files, *ops, {}, *c);
+    ASSERT_TRUE(model) << model.error().message();
+    auto direct = *models::Direct::create(**model, *ops, {.max_len = 40});
+    const std::vector<int32_t> ids = {1, 2, 3, 4, 5, 6, 7, 8};
+    const models::Chunk chunk{.tokens = ids};
+    const auto t = direct.step({&chunk, 1});
+    ASSERT_TRUE(t) << t.error().message();
+    EXPECT_TRUE(std::isfinite(t->row(0)[0]));
+    if (tables_larger_than_memory) { EXPECT_EQ((*model)->engram_stats()->table_bytes, (384'006'168 + 384'016'682) * int64_t{256}); }
+  }
 }
 
 TEST_F(Engram, WhatIsMissingOrWrongIsSaid) {
