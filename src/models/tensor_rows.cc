@@ -387,7 +387,7 @@ bool ignorable(std::string_view name) {
   static constexpr std::string_view kParts[] = {"rope_freqs.weight", "rope_factors_long.weight", "rope_factors_short.weight", "rotary_emb.inv_freq",
                                                 "attn_rot_embd", "vision_tower.", "vision_model.", "audio_tower.", "model.embed_vision.", "model.embed_audio.",
                                                 "multi_modal_projector.", "model.visual.", ".self_attn.slope_rate", ".self_attn.query_decay",
-                                                ".self_attn.key_decay", ".self_attn.diagonal_decay"};
+                                                ".self_attn.key_decay", ".self_attn.diagonal_decay", "model.mtp_layers."};
   return std::any_of(std::begin(kParts), std::end(kParts), [&](auto s) { return name.find(s) != name.npos; });
 }
 
