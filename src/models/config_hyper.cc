@@ -11,6 +11,7 @@ namespace {
 using weights::Metadata;
 
 constexpr int64_t kMaxStreams = 16, kMaxIterations = 1000;
+constexpr int64_t kMaxNgramHeads = 4096;  ///< each has a prime of its own that must be found
 
 Result<void> parse_low_rank(const Metadata& f, HyperConfig& x) {
   ISO_TRY(const int64_t streams, in_range(f, "hc_count", 2, kMaxStreams));
@@ -55,6 +56,9 @@ Result<void> parse_ngrams(const Metadata& f, ModelConfig& c) {
   ISO_TRY(const int64_t separator, first_end(f));
   n.size = int(size), n.heads = int(heads), n.conv_width = int(width), n.parts = int(parts), n.separator = int32_t(separator);
   if (separator < 0 || separator >= c.vocab) return wrong(f, fmt::format("eos_token_id is {}, of {} tokens; it separates n-grams", separator, c.vocab));
+  const auto layers = std::count_if(c.layer.begin(), c.layer.end(), [](const LayerConfig& l) { return l.ngrams >= 0; });
+  if (layers * n.all_heads() > kMaxNgramHeads)
+    return wrong(f, fmt::format("{} layers have {} heads of n-grams each, {} in all are supported", layers, n.all_heads(), kMaxNgramHeads));
   if (n.width % n.all_heads()) return wrong(f, fmt::format("ple_embed_dim {} is no multiple of the {} heads of n-grams", n.width, n.all_heads()));
   if (c.hyper.streams * c.hidden > kMaxWidth) return wrong(f, fmt::format("{} streams are {} wide", c.hyper.streams, c.hyper.streams * c.hidden));
   return {};

@@ -183,7 +183,8 @@ TEST(SparseConfig, NgramsAndPoolsOfQwen4) {
   EXPECT_EQ(c->layer[0].ngrams, 0);
   EXPECT_EQ(c->layer[1].ngrams, -1);
   EXPECT_EQ(c->layer[2].ngrams, 1);
-  const NgramHash first = ngram_hash(*c, 0), second = ngram_hash(*c, 1);
+  const auto primes = ngram_primes(*c);
+  const NgramHash first = ngram_hash(*c, 0, primes), second = ngram_hash(*c, 1, primes);
   EXPECT_THAT(first.vocabularies, ElementsAre(101, 103, 107, 109));
   EXPECT_THAT(second.vocabularies, ElementsAre(113, 127, 131, 137));
   EXPECT_THAT(first.offsets, ElementsAre(0, 101, 204, 311));
@@ -229,6 +230,7 @@ TEST(SparseConfig, NamesWhatIsWrong) {
       {"Qwen4ExpForConditionalGeneration", kNgrams, "ple_layer_ids", "[2]", "ple_layer_ids names layer 2, which attends"},
       {"Qwen4ExpForConditionalGeneration", kNgrams, "ple_embed_dim", "30", "ple_embed_dim 30 is no multiple of the 4 heads"},
       {"Qwen4ExpForConditionalGeneration", kNgrams, "ngram_size", "9", "ngram_size is 9"},
+      {"Qwen4ExpForConditionalGeneration", kNgrams, "heads_per_ngram", "2048", "heads_per_ngram is 2048"},
       {"Qwen4ExpForConditionalGeneration", kNgrams, "eos_token_id", "100", "eos_token_id is 100"},
       {"Qwen4ExpForConditionalGeneration", kNgrams, "eos_token_id", "[]", "eos_token_id is an empty list"},
       {"Qwen4ExpForConditionalGeneration", kNgrams, "indexer_kv_heads", "2", "indexer_kv_heads is 2"},

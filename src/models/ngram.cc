@@ -34,23 +34,28 @@ int64_t conv_floats(const ModelConfig& c) { return int64_t{c.ngram.conv_width - 
 
 int64_t ngram_floats(const ModelConfig& c) { return conv_floats(c) + c.ngram.size - 1; }
 
-NgramHash ngram_hash(const ModelConfig& c, int place) {
+std::vector<int64_t> ngram_primes(const ModelConfig& c) {
+  const auto layers = std::count_if(c.layer.begin(), c.layer.end(), [](const LayerConfig& l) { return l.ngrams >= 0; });
+  std::vector<int64_t> out(size_t(layers * c.ngram.all_heads()));
+  int64_t prime = c.ngram.vocabulary - 1;
+  for (int64_t& p : out) {
+    do ++prime;
+    while (!is_prime(prime));
+    p = prime;
+  }
+  return out;
+}
+
+NgramHash ngram_hash(const ModelConfig& c, int place, const std::vector<int64_t>& primes) {
   const NgramConfig& n = c.ngram;
   NgramHash out;
   constexpr uint64_t kLayerStep = 10007;  // of the seed
   const uint64_t seed = uint64_t(n.seed) + kLayerStep * uint64_t(place);
   const uint64_t bound = std::max<uint64_t>(1, (uint64_t{INT64_MAX} / uint64_t(std::max<int64_t>(c.vocab, 1))) / 2);
   for (int i = 0; i < n.size; ++i) out.multipliers.push_back(int64_t(2 * (mixed(seed + kGamma * uint64_t(i + 1)) % bound) + 1));
-  // Heads take turns with the primes from the vocabulary's size on, those of the layers before first.
-  int64_t prime = n.vocabulary - 1;
-  for (int64_t head = -int64_t{place} * n.all_heads(); head < n.all_heads(); ++head) {
-    do ++prime;
-    while (!is_prime(prime));
-    if (head < 0) continue;
-    out.offsets.push_back(out.rows);
-    out.vocabularies.push_back(prime);
-    out.rows += prime;
-  }
+  const auto first = primes.begin() + std::ptrdiff_t{place} * n.all_heads();
+  out.vocabularies.assign(first, first + n.all_heads());
+  for (int64_t v : out.vocabularies) out.offsets.push_back(out.rows), out.rows += v;
   out.rows = (out.rows + n.multiple - 1) / n.multiple * n.multiple;
   return out;
 }

@@ -19,7 +19,10 @@ struct NgramHash {
   std::vector<int64_t> vocabularies, offsets;  ///< [(size - 1) * heads]
   int64_t rows = 0;                            ///< of the table
 };
-NgramHash ngram_hash(const ModelConfig&, int place);
+/// The vocabularies of all layers' heads, in their order: the primes from the configured size on.
+std::vector<int64_t> ngram_primes(const ModelConfig&);
+/// `primes`: of all layers.
+NgramHash ngram_hash(const ModelConfig&, int place, const std::vector<int64_t>& primes);
 
 struct NgramWeights {
   std::vector<ops::Linear> tables;      ///< one after the other [all vocabularies, width / heads]

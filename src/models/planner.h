@@ -237,6 +237,7 @@ class Planner {
   std::unordered_map<const TensorEntry*, size_t> job_of_;  ///< which tensors are used
   std::vector<weights::LoadJob> pairs_;  ///< parameters that two tensors make up
   std::vector<Missing> missing_;
+  std::vector<int64_t> primes_;  ///< see ngram_primes()
   std::vector<Slot> missing_experts_;
   std::vector<Table> tables_;
   bool in_experts_ = false;  ///< what is planned now are matrices of experts

@@ -89,7 +89,8 @@ Result<void> Planner::add_ngrams(Layer& layer, int place, const std::string& pre
   layer.ngrams = std::make_unique<NgramWeights>();
   NgramWeights& w = *layer.ngrams;
   const NgramConfig& n = c_.ngram;
-  w.hash = ngram_hash(c_, place);
+  if (primes_.empty()) primes_ = ngram_primes(c_);
+  w.hash = ngram_hash(c_, place, primes_);
   const std::string at = prefix + "ple.", table = at + "ple_embedding.";
   const int64_t wide = c_.hyper.streams * c_.hidden, norm[] = {wide}, each = (w.hash.rows + n.parts - 1) / n.parts, dim = n.width / n.all_heads();
   w.tables.resize(size_t((w.hash.rows + each - 1) / each));

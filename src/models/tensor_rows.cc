@@ -387,7 +387,7 @@ bool ignorable(std::string_view name) {
   static constexpr std::string_view kParts[] = {"rope_freqs.weight", "rope_factors_long.weight", "rope_factors_short.weight", "rotary_emb.inv_freq",
                                                 "attn_rot_embd", "vision_tower.", "vision_model.", "audio_tower.", "model.embed_vision.", "model.embed_audio.",
                                                 "multi_modal_projector.", "model.visual.", ".self_attn.slope_rate", ".self_attn.query_decay",
-                                                ".self_attn.key_decay", ".self_attn.diagonal_decay", ".ffn.gate.bias_vl"};
+                                                ".self_attn.key_decay", ".self_attn.diagonal_decay", ".ffn.gate.bias_vl", "model.mtp_layers."};
   static constexpr std::string_view kBeginnings[] = {"vision.", "aligner.", "image_start", "image_end", "image_newline"};  // DeepSeek V4.1
   return std::any_of(std::begin(kParts), std::end(kParts), [&](auto s) { return name.find(s) != name.npos; }) ||
          std::any_of(std::begin(kBeginnings), std::end(kBeginnings), [&](auto s) { return name.starts_with(s); });

@@ -155,6 +155,30 @@ TEST(KimiK2, IsTheTextModelOfKimiK25) {
   EXPECT_EQ(logits[0], logits[1]);
 }
 
+/// transformers reads the streams of Hunyuan 4 with a prefix in front, before the last part, and without it.
+TEST(HyV4, StreamsHaveTheirPrefixAnywhere) {
+  const std::string folder = goldens_folder() + "/hy_v4";
+  const auto content = [](const std::string& path) {
+    std::ifstream in(path, std::ios::binary);
+    return std::string(std::istreambuf_iterator<char>(in), {});
+  };
+  const std::string weights = content(folder + "/model.safetensors");
+  uint64_t size = 0;
+  std::memcpy(&size, weights.data(), sizeof size);
+  const std::string header = weights.substr(8, size);
+  std::string within = header;
+  for (const char* part : {"hc_attn_layer.", "hc_mlp_layer.", "hc_head."})
+    for (const std::string from = std::string("hc_pre.") + part, to = std::string(part) + "hc_pre."; within.find(from) != std::string::npos;)
+      within.replace(within.find(from), from.size(), to);
+  for (const std::string& names : {within, without(header, "hc_pre.")}) {
+    const test::TempDir dir;
+    dir.write("config.json", content(folder + "/config.json"));
+    dir.write("model.safetensors", weights.substr(0, 8) + names + weights.substr(8 + size));
+    const auto l = load(dir.path(), 0, {.threads = 1, .pin = false});
+    EXPECT_TRUE(l) << l.error().message();
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Families, Oracle, testing::ValuesIn(cases()), case_name);
 
 class OracleHeads : public Oracle {

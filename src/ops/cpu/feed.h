@@ -34,6 +34,7 @@ class Feed {
     int block_size = 16;
     unsigned scatter = 0;      ///< above 0: the order in which blocks are handed out
     bool alone = true;         ///< small work stays on one thread
+    SparseTuning sparse = {};
   };
   struct Row {
     int sequence;
@@ -41,7 +42,8 @@ class Feed {
   };
 
   Feed(std::vector<KvLayerSpec> layers, int groups, const Options& o) : groups_(groups), size_(o.block_size) {
-    ops_ = *make_cpu_ops({.threads = o.threads, .isa = o.isa, .pin = false, .tuning = o.alone ? CpuTuning{} : CpuTuning{.attention_alone = 0}});
+    ops_ = *make_cpu_ops({.threads = o.threads, .isa = o.isa, .pin = false, .tuning = o.alone ? CpuTuning{} : CpuTuning{.attention_alone = 0},
+                           .sparse = o.sparse});
     const std::vector<int64_t> blocks(size_t(groups), kBlocks);
     kv_ = *ops_->make_kv(layers, blocks, size_, o.type);
     for (int l = 0; l < int(layers.size()); ++l)

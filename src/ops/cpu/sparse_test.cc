@@ -139,6 +139,23 @@ TEST(ChosenKeys, TheSameBitsHoweverThePromptRuns) {
   }
 }
 
+/// Scores are computed in bands of tokens that fit a budget; how many there are decides no bit.
+TEST(ChosenKeys, BandsOfScoresDoNotMatter) {
+  for (const Shape& s : {kShapes[0], kShapes[4]}) {
+    std::vector<float> want;
+    for (const int64_t bytes : {int64_t{2048} << 20, int64_t{0}, int64_t{1}, int64_t{3000}}) {
+      Feed f(s.layers(), 1, {.type = KvType::bf16, .threads = 2, .alone = false, .sparse = {.score_bytes = bytes}});
+      std::vector<float> got;
+      f.step({{0, 150}}, [&] {
+        const Tensor t = attend(f, s);
+        for (int64_t r = 0; r < t.rows; ++r) got.insert(got.end(), t.row(r), t.row(r) + t.cols);
+      });
+      if (want.empty()) want = got;
+      EXPECT_EQ(got, want) << bytes << " bytes";
+    }
+  }
+}
+
 /// More chosen keys than a segment holds, and more heads than one call takes.
 TEST(ChosenKeys, ListsLongerThanASegment) {
   const Shape s{.heads = 14, .dim = 16, .index_heads = 2, .index_dim = 8, .top = 600};
