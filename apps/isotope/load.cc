@@ -1,16 +1,62 @@
 #include "load.h"
 
 #include <fmt/format.h>
+#include <malloc.h>
 
+#include <exception>
+#include <future>
+#include <system_error>
 #include <utility>
 
+#include "weights/checkpoint.h"
+
 namespace isotope::app {
+
+namespace {
+
+/// Makes the tokenizer of a model's files on a thread of its own, which takes a good part of the time that the weights of a small model take. Very large
+/// vocabularies have to wait: a second copy of their strings would raise the peak of resident memory.
+class EarlyTokenizer {
+ public:
+  EarlyTokenizer(const EngineOptions& options, const levers::Levers& levers) {
+    if (!options.load_dummy.empty()) return;  // its vocabulary is not the files'
+    try {
+      made_ = std::async(std::launch::async, [path = options.model, &levers]() -> std::unique_ptr<text::Tokenizer> {
+        auto out = make(path, levers.loading());
+        malloc_trim(0);  // this thread's own heap would keep the vocabulary's strings resident
+        return out;
+      });
+    } catch (const std::system_error&) {  // no thread to be had
+    }
+  }
+  /// Null if there is none: whoever makes it then learns why.
+  std::unique_ptr<text::Tokenizer> take() { return made_.valid() ? made_.get() : nullptr; }
+
+ private:
+  static std::unique_ptr<text::Tokenizer> make(const std::string& path, const levers::Loading& levers) try {
+    const auto files = weights::open_checkpoint(path, levers);
+    if (!files || (*files)->vocab().tokens.size() > kMostTokens || (*files)->vocab().tokenizer_json.size() > kMostJson) return nullptr;
+    auto tokenizer = text::Tokenizer::create((*files)->vocab());
+    return tokenizer ? *std::move(tokenizer) : nullptr;
+  } catch (const std::exception&) {
+    return nullptr;
+  }
+
+  static constexpr size_t kMostTokens = 1 << 17, kMostJson = 16 << 20;
+  std::future<std::unique_ptr<text::Tokenizer>> made_;
+};
+
+}  // namespace
 
 Result<Loaded> load_model(const EngineOptions& options, const levers::Levers& levers, serve::FrontendOptions front,
                           const std::function<void(const LoadProgress&)>& progress) {
   Loaded out;
+  EarlyTokenizer early(options, levers);
   ISO_TRY(out.engine, Engine::open(options, levers, progress));
-  ISO_TRY(auto tokenizer, text::Tokenizer::create(out.engine->vocab()));
+  auto tokenizer = early.take();
+  if (!tokenizer) {
+    ISO_TRY(tokenizer, text::Tokenizer::create(out.engine->vocab()));
+  }
   ISO_TRY(out.front, serve::Frontend::create(*out.engine, std::move(tokenizer), std::move(front)));
   return out;
 }
