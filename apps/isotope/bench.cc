@@ -238,7 +238,10 @@ void add_bench(CLI::App& app, Context& context) {
   add_bench_serve(*sub, context);
   o->simulate.add(*sub);
   sub->callback([o, sub, &context] {
-    if (!sub->get_subcommands().empty()) return;  // that one says what to run
+    if (!sub->get_subcommands().empty()) {  // that one says what to run
+      if (!o->models.empty()) throw CLI::ValidationError("bench serve", "'" + o->models.front() + "' is no option of it; the model is named with --model behind serve, the server with --base-url");
+      return;
+    }
     if (o->models.empty() && o->simulate.trace.empty()) throw CLI::RequiredError("--model (or --simulate)");
     context.run = [o, &context] {
       const auto done = run(*o, context);

@@ -29,13 +29,15 @@ using serve::Json;
 struct Options {
   std::string base_url = "http://127.0.0.1:8000", host, endpoint = "/v1/completions", backend = "openai", model, api_key, extra_body, result_file;
   int port = 0;
-  std::string label, plot_file, rate_text = "inf";
+  std::string label, plot_file, rate_text = "inf", result_folder, result_name;
   std::vector<std::string> percentiles, metrics, goodput, metadata;
   int64_t concurrency = 8, warmups = 0, repeated_prefix = 256, repeated_suffix = 256, repeated_prefixes = 10;
   DatasetPlan data;
   double timeout_s = 600, wait_s = 0, burstiness = 1;
-  CLI::Option *concurrency_flag = nullptr, *count_flag = nullptr, *output_flag = nullptr;
-  bool json = false, detailed = false, heed_eos = false;
+  CLI::Option *save_flag = nullptr, *concurrency_flag = nullptr, *count_flag = nullptr, *output_flag = nullptr;
+  bool json = false, detailed = false, ignore_eos = true;
+  bool no_effect = false;     ///< switches of vLLM's benchmark that say what is done anyway
+  std::string no_tokenizer;
 };
 
 std::string local_time() {
@@ -115,7 +117,7 @@ Json body_of(const Options& o, const std::string& model, BenchRequest request) {
   } else {
     body["prompt"] = std::move(request.prompt);
   }
-  body.update({{chats(o) ? "max_completion_tokens" : "max_tokens", request.output}, {"temperature", 0}, {"ignore_eos", !o.heed_eos}, {"stream", true},
+  body.update({{chats(o) ? "max_completion_tokens" : "max_tokens", request.output}, {"temperature", 0}, {"ignore_eos", o.ignore_eos}, {"stream", true},
                {"stream_options", {{"include_usage", true}}}});
   return body;
 }
@@ -208,6 +210,27 @@ Result<void> write_file(const std::string& path, const std::string& text, const 
   return {};
 }
 
+/// Where the JSON goes: --save-result FILE, or as vLLM's benchmark spells it --save-result with --result-dir and --result-filename.
+std::string result_file(const Options& o, const ServeRun& r) {
+  if (o.save_flag->count() == 0 && o.result_name.empty()) return {};
+  std::string name = !o.result_file.empty() ? o.result_file : o.result_name;
+  if (name.empty()) {
+    std::string model = r.model.substr(r.model.find_last_of('/') + 1);
+    name = fmt::format("{}-{}qps-{}-{}.json", r.backend, o.rate_text, model, r.time);
+  }
+  return o.result_folder.empty() ? name : (std::filesystem::path(o.result_folder) / name).string();
+}
+
+/// Before hours of measuring: whether there is a place for the results.
+Result<void> check_writable(const std::string& path, const char* flag) {
+  if (path.empty()) return {};
+  std::error_code none;
+  const bool there = std::filesystem::exists(path, none);
+  if (!std::ofstream(path, std::ios::app)) return fail(Code::invalid_argument, "cannot write '" + path + "'", flag, "name a file in a folder that exists");
+  if (!there) std::filesystem::remove(path, none);
+  return {};
+}
+
 Result<void> write_results(const Options& o, const ServeRun& r, const std::string& json, bool pytorch) {
   if (!o.result_file.empty()) ISO_CHECK_OK(write_file(o.result_file, json, "--save-result"));
   if (!o.plot_file.empty()) ISO_CHECK_OK(write_file(o.plot_file, serve_svg(r), "--plot"));
@@ -220,7 +243,7 @@ Result<void> write_results(const Options& o, const ServeRun& r, const std::strin
   return write_file(stem.string(), pytorch_records(r).dump(2, ' ', false, Json::error_handler_t::replace) + "\n", "--save-result");
 }
 
-Result<int> run(const Options& o, const Context& context) {
+Result<int> run(Options o, const Context& context) {
   ISO_TRY(const levers::Levers levers, resolve_levers(context));
   ISO_TRY(LoadOptions load, load_options(o, levers));
   if (o.wait_s > 0) ISO_CHECK_OK(wait_ready(load, o.wait_s));
@@ -233,6 +256,9 @@ Result<int> run(const Options& o, const Context& context) {
   if (r.model.empty()) {
     ISO_TRY(r.model, served_model(load));
   }
+  o.result_file = result_file(o, r);
+  ISO_CHECK_OK(check_writable(o.result_file, "--save-result"));
+  ISO_CHECK_OK(check_writable(o.plot_file, "--plot"));
   std::vector<std::pair<int64_t, int64_t>> lengths;
   for (const BenchRequest& request : requests) lengths.emplace_back(request.input, request.output);
   ISO_TRY(const auto texts, bodies(o, r.model, std::move(requests)));
@@ -259,9 +285,9 @@ Result<int> run(const Options& o, const Context& context) {
 }
 
 void add_server_flags(CLI::App& sub, Options& o) {
-  sub.add_option(spellings("base-url", "--url"), o.base_url, "the server")->capture_default_str();
-  sub.add_option("--host", o.host, "the server's host, instead of --base-url");
-  sub.add_option("--port", o.port, "its port")->check(CLI::Range(1, 65535));
+  CLI::Option* url = sub.add_option(spellings("base-url", "--url"), o.base_url, "the server")->capture_default_str();
+  sub.add_option("--host", o.host, "the server's host, instead of --base-url")->excludes(url);
+  sub.add_option("--port", o.port, "its port")->check(CLI::Range(1, 65535))->excludes(url);
   sub.add_option("--endpoint", o.endpoint, "path of the completions")->capture_default_str();
   sub.add_option("-m,--model", o.model, "the model's name there (default: the first that the server lists)");
   sub.add_option("--backend", o.backend, "name of the server in the report; openai-chat sends chats")->capture_default_str();
@@ -287,7 +313,7 @@ void add_load_flags(CLI::App& sub, Options& o) {
   sub.add_option("--seed", o.data.prompts.seed, "another seed gives other prompts")->capture_default_str();
   sub.add_option(spellings("token-range"), o.data.prompts.range, "FIRST,END of the token ids that prompts are drawn from")->delimiter(',')->expected(2)->capture_default_str();
   sub.add_flag("--text", o.data.prompts.text, "send words, about one token each, instead of token ids");
-  sub.add_flag("--no-ignore-eos", o.heed_eos, "answers may end early");
+  sub.add_flag("--ignore-eos,--no-ignore-eos{false}", o.ignore_eos, "answers have their whole length (on)");
   sub.add_option(spellings("extra-body"), o.extra_body, "JSON object of fields that every request gets");
 }
 
@@ -305,7 +331,11 @@ void add_dataset_flags(CLI::App& sub, Options& o) {
 void add_report_flags(CLI::App& sub, Options& o) {
   sub.add_flag("--json", o.json, "JSON with the key names of vLLM's serving benchmark");
   sub.add_flag("--save-detailed", o.detailed, "the JSON tells every request: lengths, times, texts, errors");
-  sub.add_option(spellings("save-result"), o.result_file, "write the JSON to this file as well");
+  o.save_flag = sub.add_option(spellings("save-result"), o.result_file, "write the JSON to this file as well; without a name one is made of backend, rate, model and time")->expected(0, 1);
+  sub.add_option(spellings("result-dir"), o.result_folder, "folder of that file");
+  sub.add_option(spellings("result-filename"), o.result_name, "its name, as vLLM's benchmark spells it");
+  sub.add_flag("--disable-tqdm,--trust-remote-code", o.no_effect, "accepted for vLLM's command lines")->group("");
+  sub.add_option("--tokenizer", o.no_tokenizer, "accepted for vLLM's command lines")->group("");
   sub.add_option("--plot", o.plot_file, "draw the run as an SVG to this file");
   sub.add_option(spellings("percentile-metrics"), o.metrics, "which latencies are told: ttft,tpot,itl,e2el (default: all)")->delimiter(',')->check(CLI::IsMember({"ttft", "tpot", "itl", "e2el"}));
   sub.add_option(spellings("metric-percentiles"), o.percentiles, "which percentiles of them (default: 90,95,99)")->delimiter(',');

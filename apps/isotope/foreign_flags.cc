@@ -36,7 +36,8 @@ constexpr const char* kSharedSteps = "prefill and decode share every step";
 constexpr const char* kUvicorn = "the HTTP server is Isotope's own";
 constexpr const char* kDefaults = "write sampling defaults as --override-generation-config JSON";
 constexpr const char* kRope = "write model settings as --hf-overrides JSON";
-constexpr const char* kStructured = "structured output is not supported yet";
+constexpr const char* kStructured = "xgrammar makes the masks of structured output";
+constexpr const char* kFormOfRequest = "a form belongs to a request: send structured_outputs, grammar or json_schema with it";
 constexpr const char* kOneProcess = "one process serves on one machine";
 constexpr const char* kCacheTypes = "--kv-cache-dtype sets the type of keys and values together";
 
@@ -172,7 +173,7 @@ constexpr Row kRows[] = {
     {"draft-model", kValue, kNoSpeculation, "none", "--model-draft"},
     {"speculative-config", kValue, kNoSpeculation, "{}|none"},
     {"kv-transfer-config", kValue, "KV transfer is not supported yet", "{}"},
-    {"kv-events-config", kValue, "KV events are not supported yet", "{}"},
+    {"kv-events-config", kValue, "KV events are switched on with ATOM_KV_EVENTS_ENABLE=1", "{}"},
     // llama-server
     {"n-gpu-layers", kValue, kNoGpu, nullptr, "--gpu-layers"},
     {"split-mode", kValue, kNoGpu},
@@ -206,7 +207,6 @@ constexpr Row kRows[] = {
     {"verbosity", kValue, "set ISOTOPE_LOG_LEVEL"},
     {"timeout", kValue, "quiet clients are given up after 60 seconds"},
     {"reasoning-format", kValue, kReads},
-    {"reasoning-budget", kValue, "a thinking budget is not supported yet", "-1"},
     {"embedding", kSwitch, "every model that can make embeddings does", nullptr, "--embeddings"},
     {"reranking", kSwitch, "every model that can score pairs of texts does", nullptr, "--rerank"},
     {"lora", kValue, kNoLora, ""},
@@ -216,9 +216,9 @@ constexpr Row kRows[] = {
     {"hf-repo", kValue, kNoHub, ""},
     {"model-url", kValue, kNoHub, ""},
     {"mmproj", kValue, kTextOnly, ""},
-    {"grammar", kValue, kStructured, ""},
-    {"grammar-file", kValue, kStructured, ""},
-    {"json-schema", kValue, kStructured, ""},
+    {"grammar", kValue, kFormOfRequest, ""},
+    {"grammar-file", kValue, kFormOfRequest, ""},
+    {"json-schema", kValue, kFormOfRequest, ""},
     {"n-predict", kValue, "write it as --override-generation-config '{\"max_new_tokens\": N}'", "-1", "-n,--predict"},
     {"temp", kValue, kDefaults, "", "--temperature"},
     {"top-k", kValue, kDefaults, ""},

@@ -94,6 +94,8 @@ void add_model_flags(CLI::App& sub, Flags& f) {
   sub.add_option(spellings("chat-template", "--chat-template-file"), f.serve.front.chat_template, "file, name of a template, or the template itself");
   sub.add_option(spellings("tool-call-parser"), f.serve.front.tool_parser, "how the model writes tool calls: auto, none, " + serve::tool_parser_names());
   sub.add_option(spellings("reasoning-parser"), f.serve.front.reasoning_parser, "how the model marks its reasoning: auto, none, " + serve::reasoning_parser_names());
+  sub.add_option(spellings("reasoning-budget"), f.serve.front.thinking_budget, "most tokens of reasoning in an answer whose request names no budget; -1: no limit")
+      ->check(CLI::Range(int64_t{-1}, int64_t{1} << 40))->capture_default_str();
   sub.add_option(spellings("default-chat-template-kwargs"), f.template_kwargs, "JSON object of template variables for every chat request");
   sub.add_option(spellings("generation-config"), f.generation_config, "auto: sampling defaults from the model's files; vllm: neutral ones")
       ->check(CLI::IsMember({"auto", "vllm"}))->capture_default_str();

@@ -70,6 +70,8 @@ Result<void> parse_routing(const ConfigSource& s, MoeConfig& m) {
   else r.score = score == "sigmoid" ? Routing::Score::sigmoid : Routing::Score::softmax;
   ISO_TRY(r.renormalize, f.boolean_or(spelled(f, {"norm_topk_prob", "route_norm", "moe_renormalize"}), false));
   ISO_TRY(r.scale, finite_or(f, spelled(f, {"routed_scaling_factor", "router_scaling_factor"}), 1));
+  if (s.gguf && r.scale == 0) r.scale = 1;   // files write 0 where the model has none
+  if (!(r.scale > 0)) return wrong(f, fmt::format("routed_scaling_factor is {:g}, must be above 0", r.scale));
   return parse_groups(f, m);
 }
 

@@ -338,6 +338,8 @@ TEST(Config, NamesWhatIsWrongInConfigJson) {
       {"MixtralForCausalLM", R"("num_key_value_heads": 4, "num_local_experts": 5000)", "num_local_experts is 5000"},
       {"MixtralForCausalLM", R"("num_key_value_heads": 4, "num_experts_per_tok": 9)", "num_experts_per_tok is 9"},
       {"Qwen3MoeForCausalLM", R"("scoring_func": "magic")", "scoring_func is 'magic'"},
+      {"Qwen3MoeForCausalLM", R"("routed_scaling_factor": 0)", "routed_scaling_factor is 0"},
+      {"Qwen3MoeForCausalLM", R"("routed_scaling_factor": -1)", "routed_scaling_factor is -1"},
       {"Qwen3MoeForCausalLM", R"("topk_method": "magic")", "topk_method is 'magic'"},
       {"Qwen3MoeForCausalLM", R"("n_group": 7)", "n_group 7"},
       {"Qwen3MoeForCausalLM", R"("n_group": 64, "topk_group": 1)", "fewer than the 8 experts"},

@@ -11,6 +11,15 @@ namespace {
 constexpr const char* kPassed[] = {"model", "stream", "temperature", "top_p", "top_k", "kv_transfer_params", "chat_template_kwargs", "chat_template", "seed", "min_p", "repetition_penalty",
                                    "cache_salt", "priority", "request_id", "structured_outputs", "data_parallel_rank"};
 
+// What these ask for would be missing from the answer without a word.
+struct Elsewhere {
+  const char *name, *what, *remedy;
+};
+constexpr Elsewhere kElsewhere[] = {
+    {"mcp_servers", "the server calls no tools of other servers", "give their tools as tools, and call them where the request is made"},
+    {"container", "the server runs no code and no skills", "leave it out"},
+};
+
 // A text block keeps its cache_control; it marks what to keep in the prefix cache.
 Result<Json> text_block(const Json& block, const std::string& at) {
   ISO_TRY(const Fields f, Fields::of(block, at));
@@ -159,12 +168,13 @@ Result<void> add_tool_choice(const Json& choice, Json& chat) {
   return {};
 }
 
-// The model's template decides how it thinks; a budget is a client's estimate and limits nothing here.
+// The model's template decides how it thinks.
 Result<void> add_thinking(const Json& thinking, Json& chat) {
   const Fields f(thinking, "thinking");
   ISO_TRY(const auto type, f.string("type"));
   if (type != "enabled" && type != "disabled" && type != "adaptive") return bad_field(f.path("type"), "thinking is enabled, disabled or adaptive");
-  ISO_CHECK_OK(f.integer("budget_tokens", 0, INT64_MAX));
+  ISO_TRY(const auto budget, f.integer("budget_tokens", 0, INT64_MAX));
+  if (budget && type == "enabled") chat["thinking_token_budget"] = *budget;
   Json& kwargs = chat["chat_template_kwargs"];
   if (!kwargs.is_object()) kwargs = Json::object();
   if (type != "adaptive" && !kwargs.contains("enable_thinking")) kwargs["enable_thinking"] = type == "enabled";
@@ -176,7 +186,6 @@ Result<void> add_format(const Fields& f, ChatOfMessages& out) {
   ISO_TRY(const Json* format, f.object("output_format"));
   std::string at = "output_format";
   if (config != nullptr) {
-    ISO_CHECK_OK(Fields(*config, "output_config").string("effort"));
     ISO_TRY(const Json* inner, Fields(*config, "output_config").object("format"));
     if (inner != nullptr) format = inner, at = "output_config.format";
   }
@@ -193,7 +202,8 @@ Result<void> add_format(const Fields& f, ChatOfMessages& out) {
 
 // Fields whose names differ; messages are named as they are made.
 constexpr std::pair<const char*, const char*> kNames[] = {
-    {"stop", "stop_sequences"}, {"user", "metadata.user_id"}, {"chat_template_kwargs.enable_thinking", "thinking.type"}};
+    {"stop", "stop_sequences"}, {"user", "metadata.user_id"}, {"chat_template_kwargs.enable_thinking", "thinking.type"},
+    {"thinking_token_budget", "thinking.budget_tokens"}, {"reasoning_effort", "output_config.effort"}};
 
 }  // namespace
 
@@ -202,6 +212,10 @@ Result<ChatOfMessages> chat_of_messages(const Json& body, bool counting) {
   ChatOfMessages out{.chat = Json::object(), .names = {}};
   Json& chat = out.chat;
   for (const auto& [name, own] : kNames) out.names.add(name, own);
+  for (const Elsewhere& e : kElsewhere) {
+    const Json* v = f.find(e.name);
+    if (v != nullptr && !(v->is_structured() && v->empty())) return tl::unexpected(field_error(e.name, e.what, e.remedy, Code::unsupported));
+  }
   for (const char* name : kPassed) {
     if (const Json* v = f.find(name); v != nullptr) chat[name] = *v;
   }
@@ -229,6 +243,11 @@ Result<ChatOfMessages> chat_of_messages(const Json& body, bool counting) {
   if (choice != nullptr) ISO_CHECK_OK(add_tool_choice(*choice, chat));
   ISO_TRY(const Json* thinking, f.object("thinking"));
   if (thinking != nullptr) ISO_CHECK_OK(add_thinking(*thinking, chat));
+  ISO_TRY(const Json* config, f.object("output_config"));
+  if (config != nullptr) {
+    ISO_TRY(const auto effort, Fields(*config, "output_config").string("effort"));
+    if (effort) chat["reasoning_effort"] = *effort;
+  }
   if (counting) return out;
   ISO_CHECK_OK(add_format(f, out));
   ISO_TRY(const auto max_tokens, f.integer("max_tokens", 1, INT64_MAX));

@@ -14,9 +14,9 @@ constexpr StatusType kTypes[] = {{400, "invalid_request_error"}, {401, "authenti
 
 const char* stop_reason(const Delta& d) {
   const Choice& c = *d.finished;
+  if (c.finish() == FinishReason::length) return "max_tokens";   // there may be more calls to come
   if (d.called) return "tool_use";
-  if (c.stop_text() != nullptr || c.stop_token_asked()) return "stop_sequence";
-  return c.finish() == FinishReason::length ? "max_tokens" : "end_turn";
+  return c.stop_text() != nullptr || c.stop_token_asked() ? "stop_sequence" : "end_turn";
 }
 
 Json stop_sequence(const Choice& c) { return c.stop_text() != nullptr ? Json(*c.stop_text()) : Json(); }

@@ -64,6 +64,7 @@ class ApiHandler final : public Handler {
   Reply responses(HttpCall&);
   Reply response(HttpCall&);
   Reply delete_response(HttpCall&);
+  Reply count_input(HttpCall&);
   Reply messages(HttpCall&);
   Reply count_tokens(HttpCall&);
   Reply embeddings(HttpCall&);
@@ -128,6 +129,9 @@ class ApiHandler final : public Handler {
   std::string phase_ = "starting";
   HttpMetrics metrics_;
   ResponseStore responses_;
+  std::mutex openapi_mutex_;
+  std::string openapi_text_;                     ///< made for these models
+  std::vector<std::string> openapi_models_;
   int64_t created_;
   mutable std::mutex busy_mutex_;
   int64_t busy_calls_ = 0;

@@ -8,6 +8,7 @@
 #include "serve/cache_fields.h"
 #include "serve/form.h"
 #include "serve/sampling_fields.h"
+#include "serve/thinking_budget.h"
 #include "serve/tool_fields.h"
 
 namespace isotope::serve {
@@ -107,6 +108,7 @@ Api<Call> parse_completion(const Json& body, Frontend& front, const CallLimits& 
   ISO_TRY(const Fields f, Fields::of(body, {}));
   Call call;
   ISO_CHECK_OK(parse_common(f, front, limits, call));
+  if (f.has("thinking_token_budget")) return bad_field("thinking_token_budget", "reasoning is told apart from the answer in chats only", "send the request to /v1/chat/completions");
   OutputOptions& out = call.spec.output;
   ISO_TRY(const auto echo, f.boolean("echo"));
   out.echo = echo.value_or(false);
@@ -135,6 +137,10 @@ Result<ChatInput> parse_chat_input(const Json& body, const std::string& messages
   ISO_TRY(in.documents, optional_array(f, "documents"));
   ISO_TRY(const Json* kwargs, f.object("chat_template_kwargs"));
   if (kwargs != nullptr) in.kwargs = *kwargs;
+  // Templates of gpt-oss, DeepSeek V4, Seed-OSS and others read it; those of models that think or not know enable_thinking.
+  ISO_TRY(const auto effort, f.string("reasoning_effort"));
+  if (effort && !in.kwargs.contains("reasoning_effort")) in.kwargs["reasoning_effort"] = *effort;
+  if (effort == "none" && !in.kwargs.contains("enable_thinking")) in.kwargs["enable_thinking"] = false;
   ISO_TRY(in.chat_template, f.string("chat_template"));
   if (in.chat_template && in.chat_template->empty()) in.chat_template.reset();
   ISO_TRY(const auto continue_final, f.boolean("continue_final_message"));
@@ -181,6 +187,7 @@ Api<Call> parse_chat(const Json& body, Frontend& front, const CallLimits& limits
   ISO_CHECK_OK(fit_context(f, front, call, max_tokens, "messages", call.spec.prompts[0]));
   ISO_CHECK_OK(parse_chat_cache_fields(f, front, input, call));
   ISO_CHECK_OK(prepare_form(front, call));
+  ISO_CHECK_OK(limit_thinking(f, front, call));
   return call;
 }
 

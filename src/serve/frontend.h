@@ -37,6 +37,7 @@ struct FrontendOptions {
   std::string delta_reuse;                      ///< auto, on, off: whether streams go on from their last update; "": as it is in this process
   int64_t audit_every = 1000;                   ///< updates between two audits of that
   text::GrammarLimits grammar;                  ///< of structured output
+  int64_t thinking_budget = -1;                 ///< tokens of reasoning in answers to chats that name none; -1 = no limit
   std::string tool_parser, reasoning_parser;    ///< names; "" takes what the chat template shows, "none" reads nothing
 };
 
@@ -65,6 +66,7 @@ class Frontend {
   /// How the model writes tool calls and reasoning; null when that is not known or not wanted.
   const ToolRow* tool_parser() const { return tool_parser_; }
   const ReasoningRow* reasoning_parser() const { return reasoning_parser_; }
+  int64_t thinking_budget() const { return options_.thinking_budget; }
   bool has_chat_template() const { return chat_template_ != nullptr; }
   /// Source of the template in use; "" without one.
   const std::string& chat_template_source() const { return template_source_; }

@@ -105,7 +105,7 @@ Json answers(const PathDoc& p) {
 
 // "/v1/models/*" → "/v1/models/{name}"
 std::string templated(std::string_view path, bool& parameter) {
-  parameter = path.ends_with("/*");
+  parameter = path.ends_with("/*") || path.ends_with("/:");
   return parameter ? std::string(path.substr(0, path.size() - 1)) + "{name}" : std::string(path);
 }
 

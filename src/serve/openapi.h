@@ -11,7 +11,7 @@ namespace isotope::serve {
 
 struct PathDoc {
   const char* method;
-  const char* path;            ///< "/*" at the end: one more segment
+  const char* path;            ///< "/*" or "/:" at the end: a name follows
   const char* summary;
   const char* request = "";    ///< name of the request's schema; "": no body
   const char* response = "";   ///< name of the answer's schema; "": any object; "text": plain text

@@ -95,7 +95,8 @@ Result<void> Messages::reasoning(const Fields& f) {
   std::string text;
   for (const char* name : {"content", "summary"}) {
     ISO_TRY(const Json* parts, f.array(name));
-    for (size_t i = 0; parts != nullptr && i < parts->size() && text.empty(); ++i) {
+    if (!text.empty()) break;   // the summary stands in for a content that is not there
+    for (size_t i = 0; parts != nullptr && i < parts->size(); ++i) {
       ISO_TRY(const Fields part, Fields::of((*parts)[i], fmt::format("{}[{}]", f.path(name), i)));
       ISO_TRY(const auto piece, part.string("text"));
       text += piece.value_or("");

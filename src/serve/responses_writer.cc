@@ -26,7 +26,7 @@ class ResponsesWriter final : public AnswerWriter {
 
   void end(const Job& job, std::string& out) override {
     begin(out);
-    close(&out);
+    close(&out, cut_);
     const Json response = finished(job);
     const std::string name = "response." + response["status"].get<std::string>();
     emit(name.c_str(), {{"response", response}}, &out);
@@ -48,7 +48,7 @@ class ResponsesWriter final : public AnswerWriter {
     text = {};
     text.finished = d.finished;
     take(text, nullptr);
-    close(nullptr);
+    close(nullptr, cut_);
     return finished(job);
   }
 
@@ -125,7 +125,8 @@ class ResponsesWriter final : public AnswerWriter {
     if (kind == Kind::reasoning) emit("response.content_part.added", with(at_part(), "part", {{"type", "reasoning_text"}, {"text", ""}}), out);
   }
 
-  void close(std::string* out) {
+  /// `cut`: the answer ends here, within the item. A call is sent only when all of it is there.
+  void close(std::string* out, bool cut = false) {
     if (kind_ == Kind::none) return;
     if (kind_ == Kind::reasoning) {
       const Json part = {{"type", "reasoning_text"}, {"text", text_}};
@@ -144,7 +145,7 @@ class ResponsesWriter final : public AnswerWriter {
       item_["arguments"] = text_;
       calls_.push_back({{"id", item_["call_id"]}, {"type", "function"}, {"function", {{"name", item_["name"]}, {"arguments", text_}}}});
     }
-    if (kind_ != Kind::reasoning) item_["status"] = cut_ ? "incomplete" : "completed";
+    if (kind_ != Kind::reasoning) item_["status"] = cut && kind_ == Kind::message ? "incomplete" : "completed";
     emit("response.output_item.done", {{"output_index", output_.size()}, {"item", item_}}, out);
     output_.push_back(std::move(item_));
     kind_ = Kind::none;

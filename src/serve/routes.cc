@@ -9,7 +9,7 @@ namespace isotope::serve {
 
 struct ApiHandler::Route {
   const char* method;
-  const char* path;       ///< "/*" at the end: everything below
+  const char* path;       ///< "/*" at the end: everything below; "/:" at the end: one more segment
   int flags;
   Reply (ApiHandler::*run)(HttpCall&);
   const char *summary = "", *request = "", *response = "";   ///< for /openapi.json; "": not in it; no body; any object
@@ -24,9 +24,10 @@ enum : int {
 };
 
 bool matches(std::string_view pattern, std::string_view path) {
-  if (!pattern.ends_with("/*")) return pattern == path;
+  const bool below = pattern.ends_with("/*"), segment = pattern.ends_with("/:");
+  if (!below && !segment) return pattern == path;
   pattern.remove_suffix(1);
-  return path.size() > pattern.size() && path.starts_with(pattern);
+  return path.size() > pattern.size() && path.starts_with(pattern) && (below || path.find('/', pattern.size()) == std::string_view::npos);
 }
 
 // Paths of llama-server and vLLM that this server does not have, and what to use.
@@ -39,12 +40,19 @@ constexpr Absent kAbsent[] = {
     {"/slots", "use /metrics or /load"},
     {"/pooling", "use /v1/embeddings"},
     {"/classify", "classes are not supported; use /v1/score for a cross-encoder with one label"},
+    {"/models/load", "this server has one model, which stays loaded; several are served with --model repeated, or --models-dir"},
+    {"/models/unload", "this server has one model, which stays loaded; several are served with --model repeated, or --models-dir"},
     {"/lora-adapters", "LoRA adapters are not supported yet"},
     {"/v1/audio/transcriptions", "this server reads text only"},
 };
 
 // Paths of vLLM and ATOM that have a meaning which this server does not fulfil yet: 501 rather than 404.
 constexpr Absent kReserved[] = {
+    {"/v1/responses/*/input_items", "the input is not kept; a request goes on from a response with previous_response_id"},
+    {"/v1/responses/*/cancel", "responses do not run in the background; close the connection"},
+    {"/v1/responses/compact", "send the conversation as input, and truncation \"auto\" to have it cut"},
+    {"/v1/messages/batches", "send the messages one by one, as many at a time as wanted"},
+    {"/v1/messages/batches/*", "send the messages one by one, as many at a time as wanted"},
     {"/v1/load_lora_adapter", "LoRA adapters are not supported yet"},
     {"/v1/unload_lora_adapter", "LoRA adapters are not supported yet"},
     {"/start_profile", "profiles are not taken yet; /metrics and /requests say where time goes"},
@@ -60,9 +68,14 @@ constexpr Absent kReserved[] = {
     {"/resume", "requests are always taken"},
 };
 
-/// "/debug/*" stands for every path below it.
+/// "/debug/*" stands for every path below it; a "*" within stands for one segment.
 bool stands_for(std::string_view pattern, std::string_view path) {
-  return pattern.ends_with('*') ? path.starts_with(pattern.substr(0, pattern.size() - 1)) : path == pattern;
+  const size_t star = pattern.find('*');
+  if (star == std::string_view::npos) return path == pattern;
+  const std::string_view before = pattern.substr(0, star), after = pattern.substr(star + 1);
+  if (!path.starts_with(before) || !path.ends_with(after) || path.size() <= before.size() + after.size()) return false;
+  const std::string_view name = path.substr(before.size(), path.size() - before.size() - after.size());
+  return after.empty() || name.find('/') == std::string_view::npos;
 }
 
 const Absent* reserved(std::string_view path) {
@@ -100,8 +113,9 @@ std::span<const ApiHandler::Route> ApiHandler::routes() {
       {"GET", "/", kOpen | kQuick, &A::page},
       {"GET", "/page/*", kOpen | kQuick, &A::page},
       {"POST", "/v1/responses", kNeedsModel, &A::responses, "answers input items", "ResponsesRequest", "Response"},
-      {"GET", "/v1/responses/*", kNeedsModel, &A::response, "a response that is kept", "", "Response"},
-      {"DELETE", "/v1/responses/*", kNeedsModel, &A::delete_response, "forgets a response"},
+      {"POST", "/v1/responses/input_tokens", kNeedsModel, &A::count_input, "the tokens of input items", "ResponsesRequest", "TokenCount"},
+      {"GET", "/v1/responses/:", kNeedsModel, &A::response, "a response that is kept", "", "Response"},
+      {"DELETE", "/v1/responses/:", kNeedsModel, &A::delete_response, "forgets a response"},
       {"POST", "/v1/messages", kNeedsModel, &A::messages, "answers a conversation in Anthropic's words", "MessagesRequest", "Message"},
       {"POST", "/v1/messages/count_tokens", kNeedsModel, &A::count_tokens, "the tokens of a conversation", "CountTokensRequest", "TokenCount"},
       {"POST", "/v1/embeddings", kNeedsModel, &A::embeddings, "texts to vectors", "EmbeddingRequest", "Embeddings"},
@@ -176,6 +190,8 @@ Reply ApiHandler::handle(HttpCall&& call) {
 Reply ApiHandler::routed(HttpCall& call) {
   std::string methods;
   const Route* r = find_route(call.method, call.path, methods);
+  // "/v1/responses/compact" looks like the name of a response.
+  if (const Absent* absent = reserved(call.path); r == nullptr && absent != nullptr && call.path == absent->path) return no_path(call);
   if (r == nullptr && !methods.empty()) {
     HttpResponse response = refusal(405, call.method + " is not allowed on " + shortened(call.path), "use " + methods);
     const bool get = methods.find("GET") != std::string::npos;
@@ -198,7 +214,13 @@ Reply ApiHandler::openapi(HttpCall&) {
   }
   std::vector<std::string> models = options_.served_names;
   if (models.empty() && front() != nullptr) models.push_back(model_id());
-  return json_response(openapi_document(options_.version, paths, models, !options_.api_keys.empty()));
+  // Some hundred kilobytes that change with the models' names only.
+  const std::lock_guard lock(openapi_mutex_);
+  if (openapi_text_.empty() || models != openapi_models_) {
+    openapi_text_ = dump(openapi_document(options_.version, paths, models, !options_.api_keys.empty()));
+    openapi_models_ = std::move(models);
+  }
+  return HttpResponse{.body = openapi_text_};
 }
 
 void ApiHandler::answered(std::string_view method, std::string_view path, int status, double seconds) {

@@ -56,9 +56,23 @@ Reply ApiHandler::delete_response(HttpCall& call) {
   return json_response({{"id", id}, {"object", "response"}, {"deleted", true}});
 }
 
+Reply ApiHandler::count_input(HttpCall& call) {
+  auto answer = [&]() -> Api<Json> {
+    ISO_TRY(const Json body, body_of(call));
+    ISO_CHECK_OK(check_model(body));
+    ISO_TRY(const ResponsesRequest request, chat_of_responses(body, responses_));
+    ISO_TRY(const auto input, named(parse_chat_input(request.chat), request.names));
+    ISO_TRY(const auto ids, named(front()->chat_ids(input), request.names));
+    return Json{{"object", "response.input_tokens"}, {"input_tokens", ids.size()}};
+  }();
+  return answer ? json_response(*answer) : error_response(answer.error());
+}
+
 Reply ApiHandler::messages(HttpCall& call) {
   const auto parse = [this](const Json& body) -> Api<Call> {
-    ISO_TRY(const ChatOfMessages chat, chat_of_messages(body, false));
+    ISO_TRY(ChatOfMessages chat, chat_of_messages(body, false));
+    // Clients send a budget to every model; one that does not think keeps to it.
+    if (front()->reasoning_parser() == nullptr) chat.chat.erase("thinking_token_budget");
     return named(parse_chat(chat.chat, *front(), options_.limits), chat.names);
   };
   return generate(call, {.name = "messages", .id_prefix = "msg_", .parse = parse, .writer = messages_writer});
@@ -70,7 +84,7 @@ Reply ApiHandler::count_tokens(HttpCall& call) {
     ISO_CHECK_OK(check_model(body));
     ISO_TRY(const ChatOfMessages chat, chat_of_messages(body, true));
     ISO_TRY(const auto input, named(parse_chat_input(chat.chat), chat.names));
-    ISO_TRY(const auto ids, front()->chat_ids(input));
+    ISO_TRY(const auto ids, named(front()->chat_ids(input), chat.names));
     return Json{{"input_tokens", ids.size()}};
   }();
   return answer ? json_response(*answer) : error_response(answer.error());

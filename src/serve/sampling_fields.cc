@@ -77,10 +77,10 @@ constexpr Refusal kRefused[] = {
     {"suffix", kString, kString, "inserting text before a suffix is not supported"},
     {"prompt_embeds", kString | kArray, kArray, "prompts are text or token ids"},
     {"use_beam_search", kBool, kBool, "beam search is not supported; best_of chooses among samples"},
-    {"functions", kArray, kArray, "tool calls are not supported yet"},
+    {"functions", kArray, kArray, "functions have been replaced by tools, which this server takes"},
+    {"web_search_options", kObject, 0, "the server searches nothing"},
     {"logprob_token_ids", kArray, kArray, "log-probabilities of chosen tokens are not supported"},
     {"kv_transfer_params", kObject, kObject, "transferring the KV cache to another server is not supported yet"},
-    {"thinking_token_budget", kNumber, 0, "a thinking budget is not supported yet"},
 };
 
 Result<void> check_kind(const char* name, const Json& v, unsigned kinds) {

@@ -108,7 +108,12 @@ Reply SwitchHandler::handle(HttpCall&& call) {
 }
 
 Reply SwitchHandler::routed(HttpCall& call) {
-  const bool admin = call.method == "POST" && (call.path == "/models/load" || call.path == "/models/unload");
+  const bool change_path = call.path == "/models/load" || call.path == "/models/unload", admin = change_path && call.method == "POST";
+  if (change_path && !admin) {
+    HttpResponse response = refusal(405, call.method + " is not allowed on " + call.path, "use POST");
+    response.headers.emplace_back("Allow", "POST, OPTIONS");
+    return response;
+  }
   if (admin || home_.needs_model(call)) {
     if (auto refused = home_.check_key(call)) return *std::move(refused);
   }
@@ -124,7 +129,7 @@ Reply SwitchHandler::routed(HttpCall& call) {
     return started_ ? Reply(json_response({{"status", stopping_ ? "draining" : "ok"}}, stopping_ ? 503 : 200)) : home_.handle(std::move(call));
   }
   if (!home_.needs_model(call) || !started()) return home_.handle(std::move(call));
-  if (call.path.starts_with("/v1/responses/")) return response(call);
+  if (call.path.starts_with("/v1/responses/") && call.method != "POST") return response(call);
   auto entry = wanted(call);
   if (!entry) return error_response(entry.error());
   return answer(**entry, std::move(call));
@@ -147,6 +152,7 @@ Reply SwitchHandler::answer(Entry& e, HttpCall&& call) {
     return error_response(Error{Code::unavailable, "the model " + shown(Json(e.spec.names.front())) + " is not loaded", "--no-models-autoload", "load it with POST /models/load"});
   }
   auto ticket = std::make_shared<Ticket>();
+  ticket->messages = call.path.starts_with("/v1/messages");
   ticket->call = std::move(call);
   e.waiting.push_back(ticket);
   if (e.state == State::unloaded) {

@@ -6,6 +6,7 @@
 #include <mutex>
 #include <optional>
 
+#include "serve/anthropic.h"
 #include "serve/switch.h"
 
 namespace isotope::serve {
@@ -17,11 +18,12 @@ struct SwitchHandler::Ticket {
   std::optional<Reply> reply;
   std::function<void()> wake;
   bool gone = false;               ///< the client has left, or has had another answer
+  bool messages = false;           ///< Anthropic's client: errors are told in its shape
 
   void answer(Reply r) {
     const std::lock_guard lock(mutex);
     if (gone || reply) return;
-    reply = std::move(r);
+    reply = messages ? in_messages_shape(std::move(r)) : std::move(r);
     if (auto* pending = std::get_if<std::unique_ptr<Pending>>(&*reply); pending != nullptr && wake) (*pending)->set_wake(wake);
     if (wake) wake();
   }

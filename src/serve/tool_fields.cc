@@ -56,6 +56,7 @@ Result<ToolChoice> object_choice(const Json& object) {
     const Fields inner = nested != nullptr ? Fields(*nested, f.path("allowed_tools")) : f;
     ISO_TRY(const auto mode, inner.string("mode"));
     ISO_TRY(const Json* list, inner.array("tools"));
+    if (mode && *mode != "auto" && *mode != "required") return bad_field(inner.path("mode"), "there is no mode " + shown(Json(*mode)), "send \"auto\" or \"required\"");
     ToolChoice out{.mode = mode == "required" ? ToolChoice::Mode::required : ToolChoice::Mode::automatic};
     for (size_t i = 0; list != nullptr && i < list->size(); ++i) {
       const std::string at = fmt::format("{}[{}]", inner.path("tools"), i);

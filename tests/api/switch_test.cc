@@ -265,6 +265,26 @@ TEST_F(Switched, MetricsOfAllModelsAreOneText) {
   EXPECT_EQ(text.find(type, text.find(type) + 1), std::string::npos) << "each family once";
 }
 
+TEST_F(Switched, AMessageWhoseModelDoesNotComeFailsInItsShape) {
+  b_.broken = true;
+  start();
+  const HttpReply reply = post("/v1/messages", {{"model", "b"}, {"max_tokens", 3}, {"messages", Json::array({{{"role", "user"}, {"content", "x"}}})}});
+  EXPECT_GE(reply.status, 400);
+  EXPECT_EQ(answer_json(reply)["type"], "error") << reply.body;
+}
+
+TEST_F(Switched, PathsOfOneKindGoToTheRightPlace) {
+  start();
+  const HttpReply wrong = get("/models/load");
+  EXPECT_EQ(wrong.status, 405);
+  EXPECT_EQ(wrong.headers.at("allow"), "POST, OPTIONS");
+  const HttpReply count = post("/v1/responses/input_tokens", {{"model", "b"}, {"input", "Hello"}});
+  EXPECT_EQ(count.status, 200) << count.body;
+  EXPECT_GT(answer_json(count)["input_tokens"], 4);
+  EXPECT_EQ(get("/v1/responses/resp_1/input_items").status, 501);
+  EXPECT_EQ(get("/v1/responses/resp_1").status, 404);
+}
+
 TEST_F(Switched, AClientThatLeavesWhileItWaits) {
   b_.hold = true;
   start();

@@ -263,5 +263,111 @@ TEST(Tools, AFormBeginsAfterTheReasoning) {
   }
 }
 
+TEST(Tools, AnAnswerCutBehindACallIsCut) {
+  const TestServer s(options("hermes"));
+  Json chat = request("<tool_call>{\"name\":\"f\",\"arguments\":{\"city\":\"x\"}}</tool_call> and more of it", true);
+  chat["max_tokens"] = 70;
+  EXPECT_EQ(post(s, chat)["choices"][0]["finish_reason"], "length");
+  for (const bool stream : {false, true}) {
+    Json messages = {{"messages", chat["messages"]}, {"max_tokens", 70}, {"stream", stream}};
+    messages["tools"] = Json::parse(R"([{"name": "f", "input_schema": {"type": "object"}}])");
+    const Json answer = post(s, messages, 200, "/v1/messages");
+    const Json& last = stream ? answer["events"][answer["events"].size() - 2]["delta"] : answer;
+    EXPECT_EQ(last["stop_reason"], "max_tokens") << answer;
+    Json input = {{"input", chat["messages"]}, {"max_output_tokens", 70}, {"stream", stream}};
+    input["tools"] = Json::parse(R"([{"type": "function", "name": "f", "parameters": {"type": "object"}}])");
+    const Json said = post(s, input, 200, "/v1/responses");
+    const Json& response = stream ? said["events"].back()["response"] : said;
+    EXPECT_EQ(response["status"], "incomplete");
+    for (const Json& item : response["output"]) EXPECT_EQ(item["status"] == "incomplete", item["type"] == "message" && stream) << item;
+  }
+}
+
+TEST(Tools, AllowedToolsHaveTwoModes) {
+  const TestServer s(options("hermes"));
+  Json r = request("x");
+  r["tool_choice"] = Json::parse(R"({"type": "allowed_tools", "allowed_tools": {"mode": "any", "tools": [{"type": "function", "function": {"name": "f"}}]}})");
+  EXPECT_EQ(post(s, r, 400)["error"]["param"], "tool_choice.allowed_tools.mode");
+}
+
+// A budget of tokens (here bytes) after which the reasoning is closed. The engine says at place n what stands at place n of the text that it was given,
+// so that what was left out behind the budget is missing.
+TEST(ThinkingBudget, ClosesTheReasoning) {
+  const TestServer s(options("", "qwen3"));
+  Json r = request("<think>aaaaabbbbbbbbbcc</think>Answer.", false);
+  for (const bool stream : {false, true}) {
+    r["thinking_token_budget"] = 5;
+    const Json whole = post(s, r)["choices"][0]["message"];
+    EXPECT_EQ(whole["reasoning"], "aaaaa");
+    EXPECT_EQ(whole["content"], "cc</think>Answer.") << "nine bytes went into the line end and the tag";
+    if (stream) expect_same(s, r);
+  }
+  r["thinking_token_budget"] = 24;   // the tag, too, is text until it is complete
+  EXPECT_EQ(post(s, r)["choices"][0]["message"]["content"], "Answer.") << "enough";
+  r["thinking_token_budget"] = -1;
+  EXPECT_EQ(post(s, r)["choices"][0]["message"]["reasoning"], "aaaaabbbbbbbbbcc");
+  r["n"] = 3;
+  r["thinking_token_budget"] = 2;
+  for (const Json& choice : post(s, r)["choices"]) EXPECT_EQ(choice["message"]["reasoning"], "aa");
+}
+
+TEST(ThinkingBudget, NoneAtAll) {
+  const TestServer s(options("", "qwen3"));
+  Json r = request("<think>12345678Answer.", false);
+  r["thinking_token_budget"] = 0;
+  const Json message = post(s, r)["choices"][0]["message"];
+  EXPECT_EQ(message["content"], "Answer.");
+  EXPECT_EQ(message.value("reasoning", ""), "");
+  Json plain = request("No thoughts.", false);
+  plain["thinking_token_budget"] = 0;
+  EXPECT_EQ(post(s, plain)["choices"][0]["message"]["content"], "No thoughts.");
+}
+
+TEST(ThinkingBudget, BeginsWhereThePromptOpensTheTag) {
+  TestServerOptions o = options("", "deepseek_r1");
+  o.front.chat_template += "<think>\n";
+  const TestServer s(o);
+  Json r = request("abc\n12345678 Answer.", false);
+  r["thinking_token_budget"] = 4;
+  const Json message = post(s, r)["choices"][0]["message"];
+  EXPECT_EQ(message["reasoning"], "abc");
+  EXPECT_EQ(message["content"], "Answer.") << "behind a line end the tag alone";
+}
+
+TEST(ThinkingBudget, IsTheServersWhereTheRequestNamesNone) {
+  TestServerOptions o = options("", "qwen3");
+  o.front.thinking_budget = 3;
+  const TestServer s(o);
+  Json r = request("<think>aaaabbbbbbbbbcc</think>Answer.", false);
+  EXPECT_EQ(post(s, r)["choices"][0]["message"]["reasoning"], "aaa");
+  r["thinking_token_budget"] = -1;
+  EXPECT_EQ(post(s, r)["choices"][0]["message"]["reasoning"], "aaaabbbbbbbbbcc");
+  const Json messages = {{"messages", r["messages"]}, {"max_tokens", 60}, {"thinking", {{"type", "enabled"}, {"budget_tokens", 2}}}};
+  const Json answer = post(s, messages, 200, "/v1/messages");
+  EXPECT_EQ(answer["content"][0]["type"], "thinking");
+  EXPECT_EQ(answer["content"][0]["thinking"], "aa");
+}
+
+TEST(ThinkingBudget, LeavesTheFormToTheAnswer) {
+  const TestServer s(options("", "qwen3"));
+  Json r = request("<think>aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa", false);
+  r["thinking_token_budget"] = 6;
+  r["max_tokens"] = 60;
+  r["response_format"] = Json::parse(R"({"type": "json_schema", "json_schema": {"name": "n", "schema": {"const": 7}}})");
+  const Json choice = post(s, r)["choices"][0];
+  EXPECT_EQ(choice["message"]["reasoning"], "aaaaaa");
+  EXPECT_EQ(choice["message"]["content"], "7");
+  EXPECT_EQ(choice["finish_reason"], "stop");
+}
+
+TEST(ThinkingBudget, OfHarmonyEndsTheAnalysis) {
+  const TestServer s(options("openai", "openai_gptoss"));
+  Json r = request("<|channel|>analysis<|message|>aaaaaaaaaa" + std::string(52, 'b') + "Answer.", false);
+  r["thinking_token_budget"] = 10;
+  const Json message = post(s, r)["choices"][0]["message"];
+  EXPECT_EQ(message["reasoning"], "aaaaaaaaaa");
+  EXPECT_EQ(message["content"], "Answer.");
+}
+
 }  // namespace
 }  // namespace isotope::test

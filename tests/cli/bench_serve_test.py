@@ -137,6 +137,34 @@ class Fakes(unittest.TestCase):
         self.assertGreater(len({round(b - a, 3) for a, b in zip(j["start_times"], j["start_times"][1:])}), 5)
         self.assertIsNone(json.loads(load(fake, "--json").stdout)["request_goodput"])
 
+    def test_vllm_spellings(self):
+        fake = self.serve(lambda h, n: stream(h, TOKEN * 3, LAST, DONE))
+        with tempfile.TemporaryDirectory() as folder:
+            r = load(fake, "--backend", "vllm", "--ignore-eos", "--trust-remote-code", "--disable-tqdm", "--tokenizer", "x", "--result-dir", folder, "--result-filename", "r.json", "--save-result")
+            self.assertEqual((r.returncode, r.stderr), (0, ""))
+            with open(os.path.join(folder, "r.json")) as f:
+                self.assertEqual(json.load(f)["completed"], 4)
+            self.assertEqual(load(fake, "--save-result", "--result-dir", folder, "--request-rate", "50").returncode, 0)
+            self.assertTrue(any(n.startswith("openai-50qps-fake-model-") for n in os.listdir(folder)), os.listdir(folder))
+        self.assertFalse(json.loads(load(fake, "--json", "--no-ignore-eos").stdout)["failed"])
+        self.assertEqual([b["ignore_eos"] for b in (fake.bodies[0], fake.bodies[-1])], [True, False])
+
+    def test_results_that_cannot_be_written_are_told_first(self):
+        fake = self.serve(lambda h, n: stream(h, TOKEN * 3, LAST, DONE))
+        for flag in ("--save-result", "--plot"):
+            r = load(fake, flag, "/nonexistent/x")
+            self.assertEqual((r.returncode, fake.bodies), (2, []))
+            self.assertIn(flag, r.stderr)
+
+    def test_words_and_servers_that_would_be_ignored(self):
+        for args, told in ((["word"], "'word' is no option"), (["--port", "1", "--base-url", "http://127.0.0.1:2"], "excludes"), (["--host", "a", "--url", "http://b"], "excludes")):
+            r = run("bench", "serve", *args, timeout=20)
+            self.assertEqual(r.returncode, 2, r.stderr)
+            self.assertIn(told, r.stderr)
+        r = run("bench", "-m", "x", "serve", timeout=20)
+        self.assertEqual(r.returncode, 2)
+        self.assertIn("behind serve", r.stderr)
+
     def test_ctrl_c_while_waiting_for_a_turn(self):
         fake = self.serve(lambda h, n: stream(h, TOKEN * 3, LAST, DONE))
         p = subprocess.Popen([ISOTOPE, "bench", "serve", "--port", str(fake.port), "--output-len", "3", "-n", "9", "--request-rate", "0.01", "--json"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
@@ -284,7 +312,7 @@ class Fakes(unittest.TestCase):
             with open(f"{folder}/r.json") as f:
                 self.assertEqual(json.load(f)["completed"], 4)
             r = load(fake, "--save-result", f"{folder}/none/r.json")
-        self.assertEqual(r.returncode, 1)
+        self.assertEqual(r.returncode, 2)
         self.assertIn("none/r.json", r.stderr)
 
 

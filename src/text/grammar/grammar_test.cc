@@ -161,7 +161,7 @@ TEST(Grammar, RefusesByName) {
       {Kind::json_schema, R"({"type": "widget"})", "field.type", "no type \"widget\""},
       {Kind::json_schema, R"({"$ref": "http://x/y"})", "field.$ref", "reference"},
       {Kind::json_schema, R"({"$ref": "#/$defs/x"})", "field.$ref", "points to no schema"},
-      {Kind::json_schema, R"({"$ref": "#"})", "field", ""},
+      {Kind::json_schema, R"({"$ref": "#"})", "field.$ref", "no value that ends"},
       {Kind::json_schema, R"({"oneOf": [{"type": "integer"}, {"type": "number"}]})", "field", "oneOf"},
       {Kind::json_schema, R"({"type": "integer", "minimum": 3, "maximum": 1})", "field.minimum", "minimum 3 is above maximum 1"},
       {Kind::json_schema, R"({"type": "array", "items": {"type": "string", "minLength": 3, "maxLength": 1}})", "field.items.minLength", "minLength 3 is above maxLength 1"},

@@ -3,9 +3,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <optional>
 #include <utility>
 
+#include "text/grammar/finite.h"
 #include "text/grammar/pattern.h"
 
 namespace isotope::text {
@@ -134,15 +136,20 @@ class Checker {
   Result<unsigned> types(const Json& s, const std::string& path) const;
   Result<Json> form(const Keyword&, const Json& s, const std::string& path, size_t depth);
   Result<Json> literals(const Json& s, const Keyword&, const std::string& path) const;
-  Result<void> reference(const Json& s, const std::string& path);
+  Result<std::string> reference(const Json& s, const std::string& path);
   Result<void> string_rules(Json& s, const std::string& path) const;
   Result<void> bounds(const Json& s, const std::string& path) const;
+  Result<void> number_rules(Json& out, unsigned types, const std::string& path) const;
+  Result<void> array_rules(Json& out, const std::string& path) const;
   Result<void> object_rules(Json& out, const std::string& path) const;
 
   bool closed_;
   const SchemaLimits& limits_;
   size_t nodes_ = 0;
-  std::vector<std::pair<std::string, std::string>> references_;   ///< URI, path
+  struct Reference {
+    std::string pointer, uri, path;
+  };
+  std::vector<Reference> references_;
 };
 
 Result<void> Checker::count_keyword(const Keyword& k, const Json& v, const std::string& path) const {
@@ -241,20 +248,33 @@ Result<Json> Checker::literals(const Json& s, const Keyword& k, const std::strin
   return Json{{"enum", std::move(kept)}};
 }
 
-Result<void> Checker::reference(const Json& s, const std::string& path) {
+// A fragment is percent-encoded (RFC 3986); what is no escape stands for itself.
+std::string fragment_text(const std::string& uri) {
+  const auto digit = [](char c) { return c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1; };
+  std::string out;
+  for (size_t i = 0; i < uri.size(); ++i) {
+    const bool escape = uri[i] == '%' && i + 2 < uri.size() && digit(uri[i + 1]) >= 0 && digit(uri[i + 2]) >= 0;
+    out += escape ? char(digit(uri[i + 1]) * 16 + digit(uri[i + 2])) : uri[i];
+    if (escape) i += 2;
+  }
+  return out;
+}
+
+Result<std::string> Checker::reference(const Json& s, const std::string& path) {
   const std::string& uri = s.at("$ref").get_ref<const std::string&>();
   if (uri != "#" && !uri.starts_with("#/")) {
     return bad(path + ".$ref", "the reference '" + uri.substr(0, 60) + "' is not supported", "use '#' or a reference that starts with '#/'");
   }
-  references_.emplace_back(uri, path + ".$ref");
-  return {};
+  references_.push_back({.pointer = fragment_text(uri.substr(1)), .uri = uri, .path = path + ".$ref"});
+  return "#" + references_.back().pointer;
 }
 
 Result<void> Checker::references(const Json& checked) const {
-  for (const auto& [uri, path] : references_) {
-    bool found = uri == "#";
+  for (const auto& [pointer, uri, path] : references_) {
+    bool found = false;
     try {
-      found = found || checked.contains(Json::json_pointer(uri.substr(1)));
+      const Json::json_pointer at(pointer);
+      found = checked.contains(at) && (checked.at(at).is_object() || checked.at(at).is_boolean());
     } catch (const Json::exception&) {
       // no pointer: told below
     }
@@ -274,8 +294,8 @@ Result<Json> Checker::form(const Keyword& k, const Json& s, const std::string& p
   if (s.contains("type")) return bad(path + ".type", fmt::format("the keyword 'type' beside '{}' is not supported", k.name), "move it into the schemas");
   ISO_CHECK_OK(shape(k, value, path + "." + std::string(k.name)));
   if (k.name == "$ref") {
-    ISO_CHECK_OK(reference(s, path));
-    return Json{{"$ref", value}};
+    ISO_TRY(std::string target, reference(s, path));
+    return Json{{"$ref", std::move(target)}};
   }
   if (k.name == "allOf" && value.size() > 1) return bad(path + ".allOf", "allOf of several schemas is not supported", "write them as one schema");
   ISO_TRY(Json schemas, inner(k, value, path + "." + std::string(k.name), depth));
@@ -287,6 +307,62 @@ Result<void> Checker::bounds(const Json& s, const std::string& path) const {
   for (const auto& [least, most] : kPairs) {
     if (!s.contains(least) || !s.contains(most) || s[least].get<double>() <= s[most].get<double>()) continue;
     return fail(Code::invalid_argument, fmt::format("{} {} is above {} {}, so nothing is valid", least, s[least].dump(), most, s[most].dump()), path + "." + least, "correct one of them");
+  }
+  return {};
+}
+
+// Bounds of integers become integers, so that 1.5 is a bound like any other; bounds that nothing lies between are told here, by name.
+Result<void> Checker::number_rules(Json& s, unsigned types, const std::string& path) const {
+  constexpr double kExact = 9007199254740992.0;
+  const bool whole = (types & kNumber) == 0;
+  const auto value = [&](const char* name) -> std::optional<double> { return s.contains(name) ? std::optional(s[name].get<double>()) : std::nullopt; };
+  struct Bound {
+    const char *name, *open_name;
+    double sign;   ///< so that both sides are read as lower bounds
+  };
+  constexpr Bound kBounds[] = {{"minimum", "exclusiveMinimum", 1}, {"maximum", "exclusiveMaximum", -1}};
+  std::optional<double> ends[2];
+  bool open[2] = {false, false};
+  const char* named[2] = {"minimum", "maximum"};
+  for (int i = 0; i < 2; ++i) {
+    const Bound& b = kBounds[i];
+    const auto closed_end = value(b.name), open_end = value(b.open_name);
+    if (!closed_end && !open_end) continue;
+    open[i] = open_end && (!closed_end || b.sign * *open_end >= b.sign * *closed_end);
+    named[i] = open[i] ? b.open_name : b.name;
+    ends[i] = open[i] ? *open_end : *closed_end;
+    if (!whole || std::abs(*ends[i]) >= kExact) continue;
+    const double lower = b.sign * *ends[i], least = open[i] ? std::floor(lower) + 1 : std::ceil(lower);
+    s.erase(b.open_name);
+    s[b.name] = int64_t(b.sign * least);
+    ends[i] = b.sign * least;
+    open[i] = false;
+  }
+  if (ends[0] && ends[1] && (*ends[0] > *ends[1] || (*ends[0] == *ends[1] && (open[0] || open[1])))) {
+    return fail(Code::invalid_argument, fmt::format("no {} lies between {} and {}, so nothing is valid", whole ? "integer" : "number", named[0], named[1]), path + "." + named[0], "correct one of them");
+  }
+  const auto step = value("multipleOf");
+  if (whole && step && *step >= 1 && *step < kExact && ends[0] && ends[1] && std::ceil(*ends[0] / *step) * *step > *ends[1]) {
+    return fail(Code::invalid_argument, fmt::format("no multiple of {} lies between {} and {}, so nothing is valid", s["multipleOf"].dump(), named[0], named[1]), path + ".multipleOf", "correct one of them");
+  }
+  return {};
+}
+
+Result<void> Checker::array_rules(Json& out, const std::string& path) const {
+  if (!out.contains("items") && !out.contains("unevaluatedItems")) out["items"] = out.contains("prefixItems") ? Json(false) : Json::object();
+  const size_t described = out.contains("prefixItems") ? out["prefixItems"].size() : 0;
+  const bool closed = out.contains("items") ? out["items"] == false : out["unevaluatedItems"] == false;
+  if (closed && out.contains("minItems") && out["minItems"].get<size_t>() > described) {
+    return fail(Code::invalid_argument, fmt::format("minItems is {}, but only {} items are described and no others are allowed, so nothing is valid", out["minItems"].dump(), described), path + ".minItems",
+                "lower it");
+  }
+  // Items beyond the last that there may be say nothing.
+  if (out.contains("maxItems") && out["maxItems"].get<size_t>() < described) {
+    Json& items = out["prefixItems"];
+    items.erase(items.begin() + ptrdiff_t(out["maxItems"].get<size_t>()), items.end());
+    out.erase("unevaluatedItems");
+    out["items"] = false;
+    if (items.empty()) out.erase("prefixItems");
   }
   return {};
 }
@@ -340,6 +416,14 @@ Result<void> Checker::object_rules(Json& out, const std::string& path) const {
   const bool map = !out.contains("properties") || out["properties"].empty();
   if (map && out.contains("minProperties") && out["minProperties"].get<double>() > 1) {
     return bad(path + ".minProperties", "minProperties above 1 is not supported where property names are free", "name the properties");
+  }
+  const size_t described = map ? 0 : out["properties"].size();
+  const bool closed = !map || (rest == false && (!out.contains("patternProperties") || out["patternProperties"].empty()));
+  if (closed && out.contains("minProperties") && out["minProperties"].get<size_t>() > described) {
+    return fail(Code::invalid_argument, fmt::format("minProperties is {}, but there are only {} properties, so nothing is valid", out["minProperties"].dump(), described), path + ".minProperties", "lower it");
+  }
+  if (out.contains("maxProperties") && out["maxProperties"].get<size_t>() < required.size()) {
+    return fail(Code::invalid_argument, fmt::format("maxProperties is {}, but {} properties are required, so nothing is valid", out["maxProperties"].dump(), required.size()), path + ".maxProperties", "raise it");
   }
   out.erase("unevaluatedProperties");
   out["additionalProperties"] = map ? rest : Json(false);
@@ -408,9 +492,8 @@ Result<Json> Checker::schema(const Json& s, const std::string& path, size_t dept
   const unsigned final_types = out.contains("type") ? *types(out, path) : kAnyType;
   if (out.contains("type") && (final_types & kString) != 0) ISO_CHECK_OK(string_rules(out, path));
   if (out.contains("type") && (final_types & kObject) != 0) ISO_CHECK_OK(object_rules(out, path));
-  if (out.contains("type") && (final_types & kArray) != 0 && !out.contains("items") && !out.contains("unevaluatedItems")) {
-    out["items"] = out.contains("prefixItems") ? Json(false) : Json::object();
-  }
+  if (out.contains("type") && (final_types & kNumeric) != 0) ISO_CHECK_OK(number_rules(out, final_types, path));
+  if (out.contains("type") && (final_types & kArray) != 0) ISO_CHECK_OK(array_rules(out, path));
   ISO_CHECK_OK(definitions(out));
   return out;
 }
@@ -421,6 +504,7 @@ Result<Json> checked_schema(const Json& schema, const std::string& at, bool clos
   Checker checker(closed, limits);
   ISO_TRY(Json out, checker.schema(schema, at, 0));
   ISO_CHECK_OK(checker.references(out));
+  ISO_CHECK_OK(check_finite(out, at));
   const size_t bytes = out.dump(-1, ' ', false, Json::error_handler_t::replace).size();
   if (bytes > limits.max_bytes) return fail(Code::unsupported, fmt::format("the schema has {} bytes, at most {} are allowed", bytes, limits.max_bytes), at, "make it smaller");
   return out;
