@@ -53,7 +53,8 @@ def stream():
 def tools():
     m = create(tools=[TOOL], tool_choice={"type": "tool", "name": "get_weather"}, max_tokens=100)
     use = m.content[-1]
-    check(m.stop_reason == "tool_use" and use.type == "tool_use" and use.name == "get_weather" and use.input["city"] in ("Paris", "Rome"), m)
+    cut = m.usage.output_tokens == 100  # the small model may write on behind its call
+    check(m.stop_reason == ("max_tokens" if cut else "tool_use") and use.type == "tool_use" and use.name == "get_weather" and use.input["city"] in ("Paris", "Rome"), m)
     again = create(tools=[TOOL], messages=ASK + [{"role": "assistant", "content": [use.model_dump(include={"type", "id", "name", "input"})]},
                                                   {"role": "user", "content": [{"type": "tool_result", "tool_use_id": use.id, "content": "18 degrees"}]}])
     check(again.content, again)
