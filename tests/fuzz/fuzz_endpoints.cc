@@ -74,7 +74,8 @@ class Server {
   }
 
   void check(const serve::HttpResponse& r) const {
-    const bool ours = r.status < 500 || r.status == 501 || r.status == 503;
+    const bool damaged = r.body.find("the model's result is not a finite number") != std::string::npos;  // the fake engine plays that when it reads token 13
+    const bool ours = r.status < 500 || r.status == 501 || r.status == 503 || damaged;
     require(r.status >= 200 && ours, "status", std::to_string(r.status) + " " + r.body);
     require(r.content_type.starts_with("image/") || text::valid_utf8(r.body), "body is not UTF-8", r.body);
     if (r.content_type.starts_with("application/json") && !r.body.empty()) require(serve::parse_json(r.body).has_value(), "body is no JSON", r.body);

@@ -1,6 +1,7 @@
 // Any bytes as a form that answers shall have: a schema, a regular expression, a grammar, choices, a structural tag. It is refused with the field and a
 // reason, or it gives masks that always leave a token, which can be followed to the end.
 // The first byte chooses the kind, the second how the masks are followed.
+#include <algorithm>
 #include <cstdlib>
 
 #include "serve/json_body.h"
@@ -23,7 +24,7 @@ text::GrammarCompiler& compiler() {
 }
 
 /// Takes allowed tokens one after another.
-void follow(text::TokenMask& mask, uint32_t choice) {
+void follow(TokenMask& mask, uint32_t choice) {
   std::vector<uint32_t> bits((test::ByteTokenizer::kSize + 31) / 32);
   int taken = 0;
   for (int i = 0; i < 60; i++) {
@@ -58,6 +59,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   if (json) {
     const auto parsed = serve::parse_json(input);
     if (!parsed) return 0;
+    const auto text = [](const nlohmann::json& j) { return j.is_string(); };
+    if (spec.kind == Kind::choice && !(parsed->is_array() && std::all_of(parsed->begin(), parsed->end(), text))) return 0;  // so the API's fields are
     spec.value = nlohmann::ordered_json::parse(parsed->dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace));
   } else {
     if (!nlohmann::json(input).is_string()) return 0;

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cctype>
 #include <utility>
 
 #include "text/grammar/pattern.h"
@@ -80,11 +81,30 @@ Result<void> check_repeats(std::string_view text, const std::string& at, bool qu
   return {};
 }
 
+/// "\\x41" with any number of digits and "\\U00000041", as grammars write characters: their numbers end at 10FFFF.
+Result<void> check_escapes(std::string_view text, const std::string& at) {
+  for (size_t i = 0; i + 1 < text.size(); ++i) {
+    if (text[i] != '\\') continue;
+    const char kind = text[++i];
+    if (kind != 'x' && kind != 'U') continue;
+    uint64_t number = 0;
+    size_t end = i + 1;
+    for (; end < text.size() && std::isxdigit(static_cast<unsigned char>(text[end])) && (kind == 'x' || end <= i + 8); ++end) {
+      const char c = text[end];
+      number = std::min<uint64_t>(number * 16 + uint64_t(digit(c) ? c - '0' : (c | 32) - 'a' + 10), uint64_t{1} << 32);
+    }
+    if (number > 0x10FFFF)
+      return fail(Code::invalid_argument, fmt::format("\\{} is beyond the last character, 10FFFF", text.substr(i, std::min<size_t>(end - i, 20))), at, "use a smaller number");
+  }
+  return {};
+}
+
 Result<void> check_text(const GrammarSpec& s, size_t most, bool quotes) {
   const auto& text = s.value.get_ref<const std::string&>();
   if (text.empty()) return fail(Code::invalid_argument, "the text is empty", s.at, "write what the answer must be");
   if (text.size() > most) return fail(Code::unsupported, fmt::format("{} bytes, at most {} are allowed", text.size(), most), s.at, "make it smaller");
   if (text.find('\0') != std::string::npos) return fail(Code::invalid_argument, "the text holds a zero byte", s.at, "leave it out");
+  if (quotes) ISO_CHECK_OK(check_escapes(text, s.at));
   return check_repeats(text, s.at, quotes);
 }
 
