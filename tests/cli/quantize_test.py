@@ -130,6 +130,19 @@ class Quantize(unittest.TestCase):
         self.assertIn("/no/such", run("quantize", self.model, "/no/such/x.gguf").stderr)
         self.assertFalse([n for n in os.listdir(self.dir) if "part" in n])
 
+    def test_wishes_that_nothing_comes_of(self):
+        gguf, out = self.path("idle.gguf"), self.path("idle")
+        for to, args, text in ((gguf, ["--tensor-type", "layers.*=Q8_0"], "'layers.*' names no tensor"), (gguf, ["--shard-gb", "1"], "--shard-gb"),
+                               (out, ["--tensor-type", "blk.*=Q8_0"], "--tensor-type"), (out, ["--output-tensor-type", "F16"], "--output-tensor-type"),
+                               (out, ["--token-embedding-type", "F16"], "--token-embedding-type"), (out, ["--pure"], "--pure"), (out, ["--pre", "gpt-2"], "--pre"),
+                               (out, ["--allow-requantize"], "--allow-requantize"), (out, ["--ignore", "re:("], "'re:(' is no regular expression")):
+            r = run("quantize", self.model, to, "--dry-run", *args)
+            self.assertEqual(r.returncode, 2, args)
+            self.assertIn(text, r.stderr)
+        for to in (gguf, out):
+            self.assertIn("--ignore 'vision.*' names no tensor", self.works(self.model, to, "--dry-run", "--ignore", "vision.*"))
+            self.assertNotIn("names no tensor", self.works(self.model, to, "--dry-run", "--ignore", "*up*"))
+
     def test_a_quantized_source_is_not_taken_silently(self):
         self.works(self.model, self.path("q8.gguf"), "Q8_0")
         r = run("quantize", self.path("q8.gguf"), self.path("q4.gguf"), "Q4_0")
