@@ -1,6 +1,7 @@
 """isotope quantize as people run it."""
 import json
 import os
+import resource
 import shutil
 import signal
 import struct
@@ -169,6 +170,14 @@ class Quantize(unittest.TestCase):
         os.remove(shutil.copytree(self.model, self.path("dummy")) + "/model.safetensors")
         r = run("run", "--model", self.path("dummy"), "--load_dummy", "xavier", "--raw", "-p", "ab", "-n", "4", "--temp", "0")
         self.assertEqual(r.returncode, 0, r.stderr)
+
+    def test_a_limit_on_file_sizes_leaves_nothing(self):
+        for out, kind in (("limit.gguf", "Q8_0"), ("limit", "int8")):
+            r = subprocess.run([ISOTOPE, "quantize", self.model, self.path(out), kind], capture_output=True, text=True, timeout=120,
+                               preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (100000, 100000)))
+            self.assertIn(r.returncode, (1, 2), r.stderr)
+            self.assertIn("File too large", r.stderr)
+        self.assertFalse([n for n in os.listdir(self.dir) if n.startswith("limit")])
 
     def test_an_interrupt_leaves_nothing(self):
         need = self.path("big")
