@@ -1,4 +1,5 @@
 // The program. One file for each subcommand; each is named once in the list below.
+#include <csignal>
 #include <cstdio>
 
 #include "commands.h"
@@ -57,5 +58,6 @@ int program(int argc, char** argv) {
 int main(int argc, char** argv) {
   using namespace isotope::app;
   occupy_standard_streams();
+  std::signal(SIGXFSZ, SIG_IGN);  // a file that grows past the limit of the process is an error of the write, which is told and cleaned up after
   return guarded([&] { return finish_output(program(argc, argv)); });
 }

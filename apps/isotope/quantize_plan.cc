@@ -127,12 +127,52 @@ Result<void> refuse_requantizing(const QuantizeOptions& o, const Conversion& t) 
               "start from the F16 or BF16 model, or say --allow-requantize");
 }
 
+/// A wish that nothing can come of is a mistake: patterns that name no tensor.
+Result<void> check_tensor_types(const weights::TypeOptions& types, const std::vector<Conversion>& tensors) {
+  for (const auto& [pattern, type] : types.by_name) {
+    const auto named = [&p = pattern](const Conversion& t) { return ::fnmatch(p.c_str(), t.as.name.c_str(), 0) == 0; };
+    if (std::none_of(tensors.begin(), tensors.end(), named))
+      return fail(Code::invalid_argument, "'" + pattern + "' names no tensor of the model", "--tensor-type",
+                  "patterns fit whole GGUF names, as in 'blk.*.attn_v.weight=Q8_0'; `isotope inspect --tensors` lists those of a GGUF file");
+  }
+  return {};
+}
+
+/// Exclusions are often copied from one model to the next: one that names nothing is told, not refused. `names`: whether a pattern fits a tensor.
+template <typename Tensors, typename Names>
+void tell_idle_exclusions(const QuantizeOptions& o, QuantizePlan& p, const Tensors& tensors, const Names& names) {
+  for (const std::string& pattern : o.ignore)
+    if (std::none_of(tensors.begin(), tensors.end(), [&](const auto& t) { return names(pattern, t); }))
+      p.remarks.push_back("--ignore '" + pattern + "' names no tensor");
+}
+
+/// Settings of the one container say nothing to the other.
+Result<void> check_container(const QuantizeOptions& o) {
+  const QuantizeOptions plain;
+  const struct {
+    bool gguf, given;
+    const char* flag;
+  } rows[] = {{true, !o.tensor_types.empty(), "--tensor-type"},
+              {true, !o.output_type.empty(), "--output-tensor-type"},
+              {true, !o.embedding_type.empty(), "--token-embedding-type"},
+              {true, o.pure, "--pure"},
+              {true, o.allow_requantize, "--allow-requantize"},
+              {true, !o.pre.empty(), "--pre"},
+              {false, o.shard_gb != plain.shard_gb, "--shard-gb"}};
+  for (const auto& r : rows)
+    if (r.given && r.gguf != o.gguf())
+      return fail(Code::invalid_argument, fmt::format("it says nothing to a {}", o.gguf() ? "GGUF file" : "folder of safetensors"), r.flag,
+                  r.gguf ? "leave it out, or end OUT in .gguf" : "leave it out, or name a folder as OUT");
+  return {};
+}
+
 Result<void> plan_gguf(const QuantizeOptions& o, QuantizePlan& p) {
   ISO_TRY(weights::TypeOptions types, type_options(o, o.type.empty() ? "Q4_K_M" : o.type));
   p.type = types.type->name;
   p.nominal_bits = weights::format_bits(types.type->main);
   const bool gguf = p.files->container() == "gguf";
   ISO_TRY(models::GgufModel m, gguf ? from_gguf(*p.files) : from_folder(p, o));
+  ISO_CHECK_OK(check_tensor_types(types, m.tensors));
   types.layers = m.layers, types.experts = m.experts, types.tied = m.tied;
   m.values.put("general.file_type", types.type->id);
   m.values.put("general.quantization_version", uint32_t{2});
@@ -151,6 +191,7 @@ Result<void> plan_gguf(const QuantizeOptions& o, QuantizePlan& p) {
     lines.add(t.as.name, t.as.shape.size(), product(t.as.shape), before, int64_t(t.as.bytes()), tensor::format(t.as.dtype).name);
   }
   for (const auto& [what, n] : remarks) p.remarks.push_back(fmt::format("{} tensor{} in {}", n, n == 1 ? "" : "s", what));
+  tell_idle_exclusions(o, p, m.tensors, [](const std::string& s, const Conversion& t) { return ::fnmatch(s.c_str(), t.as.name.c_str(), 0) == 0; });
   p.values = std::move(m.values), p.conversions = std::move(m.tensors);
   return {};
 }
@@ -164,6 +205,7 @@ Result<void> plan_safetensors(const QuantizeOptions& o, QuantizePlan& p) {
   if (p.files->container() == "gguf")
     return fail(Code::unsupported, "a GGUF file cannot become safetensors", o.model,
                 "start from the Hugging Face folder, or write a GGUF file (OUT ending in .gguf)");
+  for (const std::string& s : o.ignore) ISO_CHECK_OK(weights::check_pattern(s, "--ignore"));
   p.type = p.scheme->name, p.nominal_bits = p.scheme->bits;
   Lines lines(p);
   int64_t odd = 0, plain = 0;
@@ -182,6 +224,7 @@ Result<void> plan_safetensors(const QuantizeOptions& o, QuantizePlan& p) {
   if (odd)
     p.remarks.push_back(
         fmt::format("{} matrices stay as they are: their rows do not fill groups of {}", odd, p.scheme->columns ? p.scheme->columns : 32));
+  tell_idle_exclusions(o, p, p.files->tensors(), [](const std::string& s, const TensorEntry& e) { return weights::names_module(s, e.name); });
   if (plain) p.remarks.push_back(fmt::format("{} tensors stay as they are: --ignore", plain));
   return {};
 }
@@ -200,6 +243,7 @@ double bits(int64_t bytes, int64_t parameters) { return parameters ? 8.0 * doubl
 }  // namespace
 
 Result<QuantizePlan> plan_quantize(const QuantizeOptions& o, const levers::Levers& levers, const std::string& path) {
+  ISO_CHECK_OK(check_container(o));
   QuantizePlan p;
   p.path = path;
   ISO_TRY(p.files, weights::open_checkpoint(path, levers.loading()));

@@ -62,6 +62,16 @@ TEST(Forecast, WhatDoesNotFitIsRefusedWithNumbersAndRemedies) {
   EXPECT_THAT(nothing.error().message(), testing::Not(HasSubstr("ISOTOPE_EXPERT_FOLDER")));
 }
 
+TEST(Forecast, AFolderForExpertsIsLookedAtFirst) {
+  Planned p;
+  for (const auto& [folder, says] : {std::pair{"/no/such/folder", "No such file"}, {"/dev/null", "no folder"}, {"/proc", "are free there"}}) {
+    const auto r = p.plan->forecast({.expert_folder = folder}, p.packed());
+    ASSERT_FALSE(r) << folder;
+    for (const char* s : {says, folder, "ISOTOPE_EXPERT_FOLDER"}) EXPECT_THAT(r.error().message(), HasSubstr(s));
+    EXPECT_FALSE(r.error().remedy.empty());
+  }
+}
+
 TEST(Forecast, ExpertsInFilesGiveTheSameBits) {
   Planned in_memory, in_files("/tmp");
   ASSERT_TRUE(in_files.plan->forecast({.expert_folder = "/tmp"}, in_files.packed()));

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <filesystem>
 
 #include "base/log.h"
 #include "models/planner.h"
@@ -28,6 +29,19 @@ std::string cost(const Forecast& f, double resident, double share) {
   const double there = std::clamp(resident / double(f.experts), 0.0, 1.0), needed = share * double(f.experts), read = needed * (1 - there);
   return fmt::format("memory holds {:.0f} % of them; a token needs {} of experts and reads about {} of that from the disk, {:.2g} s at 2 GB/s", 100 * there,
                      gib(needed), gib(read), read / 2e9);
+}
+
+/// The folder for experts must be there and have room for all of them: otherwise hours may pass, and a disk be full, before that is found out.
+Result<void> check_folder(const std::string& folder, uint64_t experts) {
+  std::error_code ec;
+  const std::string from = folder + ", ISOTOPE_EXPERT_FOLDER";
+  if (!std::filesystem::is_directory(folder, ec))
+    return fail(Code::not_found, ec ? "the folder for experts cannot be used: " + ec.message() : "the folder for experts is no folder", from,
+                "create it, or name another one");
+  const std::filesystem::space_info room = std::filesystem::space(folder, ec);
+  if (ec || room.available >= experts) return {};
+  return fail(Code::resource_exhausted, fmt::format("the experts take {}, {} are free there", gib(double(experts)), gib(double(room.available))), from,
+              "free space, or name a folder on another disk");
 }
 
 }  // namespace
@@ -67,6 +81,7 @@ Result<void> Planner::forecast(const levers::Loading& levers, uint64_t free) {
                 std::string("free memory, or choose a smaller quantization (isotope quantize, --online-quant-config)") +
                     (heads && f.all - heads + f.largest <= free ? fmt::format(", or do without the {} of multi-token-prediction heads: --no-mtp", gib(double(heads))) : "") +
                     (helps ? fmt::format(", or name a folder on a fast disk for the {} of experts: ISOTOPE_EXPERT_FOLDER", gib(double(f.experts))) : ""));
+  ISO_CHECK_OK(check_folder(levers.expert_folder, f.experts));
   spill_ = true;
   const double share = double(c_.moe.routing.used) / double(std::max<int64_t>(1, c_.moe.experts));
   base::log(base::LogLevel::warning, "{}: experts are kept in {}; {}", numbers, levers.expert_folder, cost(f, double(free - (f.all - f.experts)), share));

@@ -40,4 +40,15 @@ bool names_module(std::string_view pattern, std::string_view tensor) {
   return ::fnmatch(p.c_str(), module.c_str(), 0) == 0 || ::fnmatch(p.c_str(), std::string(tensor).c_str(), 0) == 0;
 }
 
+Result<void> check_pattern(std::string_view pattern, std::string source) {
+  if (!pattern.starts_with("re:")) return {};
+  try {
+    const std::regex readable{std::string(pattern.substr(3))};
+    return {};
+  } catch (const std::regex_error& e) {
+    return fail(Code::invalid_argument, "'" + std::string(pattern) + "' is no regular expression: " + e.what(), std::move(source),
+                "correct it, or leave out 're:' for a pattern with * and ?");
+  }
+}
+
 }  // namespace isotope::weights

@@ -58,11 +58,13 @@ Result<OnlineConfig> parse_online_config(const std::string& text) {
       if (!v.is_object()) return wrong("layer_quant_config is no object");
       for (const auto& [pattern, name] : v.items()) {
         ISO_TRY(const Scheme* const s, scheme_of(name, "layer_quant_config['" + pattern + "']"));
+        ISO_CHECK_OK(check_pattern(pattern, kFlag));
         c.layers.emplace_back(pattern, s);
       }
     } else if (key == "exclude_layer") {
       const auto add = [&](const ordered_json& p) { return p.is_string() && (c.exclude.push_back(p.get<std::string>()), true); };
       if (v.is_array() ? !std::all_of(v.begin(), v.end(), add) : !add(v)) return wrong("exclude_layer is no pattern or list of patterns");
+      for (const std::string& p : c.exclude) ISO_CHECK_OK(check_pattern(p, kFlag));
     } else {
       return wrong("there is no field '" + key.substr(0, 80) + "'");
     }

@@ -129,6 +129,8 @@ TEST(Online, WrongWishesAreNamed) {
                {R"({"layer_quant_config": []})", "layer_quant_config"},
                {R"({"layer_quant_config": {"*": 3}})", "layer_quant_config['*']"},
                {R"({"global_quant_config": "fp8", "exclude_layer": [1]})", "exclude_layer"},
+               {R"({"global_quant_config": "fp8", "exclude_layer": ["re:("]})", "'re:(' is no regular expression"},
+               {R"({"layer_quant_config": {"re:[a": "int8"}})", "'re:[a' is no regular expression"},
                {R"({"global_quant_config": "fp8", "exclude_layer": ["*"]})", "no matrix"},
                {R"({})", "no matrix"}};
   for (const auto& c : cases) {

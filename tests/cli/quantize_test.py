@@ -1,6 +1,7 @@
 """isotope quantize as people run it."""
 import json
 import os
+import resource
 import shutil
 import signal
 import struct
@@ -130,6 +131,19 @@ class Quantize(unittest.TestCase):
         self.assertIn("/no/such", run("quantize", self.model, "/no/such/x.gguf").stderr)
         self.assertFalse([n for n in os.listdir(self.dir) if "part" in n])
 
+    def test_wishes_that_nothing_comes_of(self):
+        gguf, out = self.path("idle.gguf"), self.path("idle")
+        for to, args, text in ((gguf, ["--tensor-type", "layers.*=Q8_0"], "'layers.*' names no tensor"), (gguf, ["--shard-gb", "1"], "--shard-gb"),
+                               (out, ["--tensor-type", "blk.*=Q8_0"], "--tensor-type"), (out, ["--output-tensor-type", "F16"], "--output-tensor-type"),
+                               (out, ["--token-embedding-type", "F16"], "--token-embedding-type"), (out, ["--pure"], "--pure"), (out, ["--pre", "gpt-2"], "--pre"),
+                               (out, ["--allow-requantize"], "--allow-requantize"), (out, ["--ignore", "re:("], "'re:(' is no regular expression")):
+            r = run("quantize", self.model, to, "--dry-run", *args)
+            self.assertEqual(r.returncode, 2, args)
+            self.assertIn(text, r.stderr)
+        for to in (gguf, out):
+            self.assertIn("--ignore 'vision.*' names no tensor", self.works(self.model, to, "--dry-run", "--ignore", "vision.*"))
+            self.assertNotIn("names no tensor", self.works(self.model, to, "--dry-run", "--ignore", "*up*"))
+
     def test_a_quantized_source_is_not_taken_silently(self):
         self.works(self.model, self.path("q8.gguf"), "Q8_0")
         r = run("quantize", self.path("q8.gguf"), self.path("q4.gguf"), "Q4_0")
@@ -156,6 +170,14 @@ class Quantize(unittest.TestCase):
         os.remove(shutil.copytree(self.model, self.path("dummy")) + "/model.safetensors")
         r = run("run", "--model", self.path("dummy"), "--load_dummy", "xavier", "--raw", "-p", "ab", "-n", "4", "--temp", "0")
         self.assertEqual(r.returncode, 0, r.stderr)
+
+    def test_a_limit_on_file_sizes_leaves_nothing(self):
+        for out, kind in (("limit.gguf", "Q8_0"), ("limit", "int8")):
+            r = subprocess.run([ISOTOPE, "quantize", self.model, self.path(out), kind], capture_output=True, text=True, timeout=120,
+                               preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (100000, 100000)))
+            self.assertIn(r.returncode, (1, 2), r.stderr)
+            self.assertIn("File too large", r.stderr)
+        self.assertFalse([n for n in os.listdir(self.dir) if n.startswith("limit")])
 
     def test_an_interrupt_leaves_nothing(self):
         need = self.path("big")
