@@ -10,15 +10,20 @@ target_include_directories(xgrammar SYSTEM PUBLIC ${xgrammar_SOURCE_DIR}/include
 target_include_directories(xgrammar PRIVATE ${xgrammar_SOURCE_DIR}/cpp)
 target_link_libraries(xgrammar PUBLIC Threads::Threads)
 
-# One correction: texts of bounded length must not hold control characters, as those without a bound do not; JSON forbids them. The check fails the
-# configuration when another version no longer has the line.
-set(converter ${xgrammar_SOURCE_DIR}/cpp/json_schema_converter.cc)
-file(READ ${converter} converter_text)
-string(REPLACE [[builder_.AddCharacterClass({{'"', '"'}, {'\\', '\\'}]] [[builder_.AddCharacterClass({{0, 0x1f}, {'"', '"'}, {'\\', '\\'}]] corrected "${converter_text}")
-string(FIND "${corrected}" [[builder_.AddCharacterClass({{0, 0x1f}, {'"', '"'}, {'\\', '\\'}]] found)
-if(found EQUAL -1)
-  message(FATAL_ERROR "xgrammar's ${converter} does not have the line that cmake/xgrammar.cmake corrects; look whether it still needs to be")
-endif()
-if(NOT corrected STREQUAL converter_text)
-  file(WRITE ${converter} "${corrected}")
-endif()
+# Corrections of the library's text. The configuration fails when another version no longer has such a line.
+function(isotope_correct file from to)
+  file(READ ${xgrammar_SOURCE_DIR}/cpp/${file} text)
+  string(REPLACE "${from}" "${to}" corrected "${text}")
+  string(FIND "${corrected}" "${to}" found)
+  if(found EQUAL -1)
+    message(FATAL_ERROR "xgrammar's ${file} does not have the line that cmake/xgrammar.cmake corrects; look whether it still needs to be")
+  endif()
+  if(NOT corrected STREQUAL text)
+    file(WRITE ${xgrammar_SOURCE_DIR}/cpp/${file} "${corrected}")
+  endif()
+endfunction()
+# Texts of bounded length must not hold control characters, as those without a bound do not; JSON forbids them.
+isotope_correct(json_schema_converter.cc [[builder_.AddCharacterClass({{'"', '"'}, {'\\', '\\'}]] [[builder_.AddCharacterClass({{0, 0x1f}, {'"', '"'}, {'\\', '\\'}]])
+# A grammar is written as text and read again, where \x takes all digits behind it: "\xe9" and "1" would become one character. \u takes four.
+isotope_correct(support/encoding.h [[char prefix = codepoint <= 0xFF ? 'x' : codepoint <= 0xFFFF ? 'u' : 'U';]] [[char prefix = codepoint <= 0xFFFF ? 'u' : 'U';]])
+isotope_correct(support/encoding.h [[int width = codepoint <= 0xFF ? 2 : codepoint <= 0xFFFF ? 4 : 8;]] [[int width = codepoint <= 0xFFFF ? 4 : 8;]])

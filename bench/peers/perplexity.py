@@ -22,7 +22,7 @@ def default_text(bytes_wanted=60000):
 
 def write_text(a):
     """One file for both. A last newline goes, because llama-perplexity drops it."""
-    text = (open(a.text, encoding="utf-8").read() if a.text else default_text()).rstrip("\n")
+    text = (open(a.text, encoding="utf-8").read() if a.text else default_text(max(60000, 9 * a.window * a.windows))).rstrip("\n")
     path = os.path.join(a.out, "perplexity.txt")
     with open(path, "w", encoding="utf-8", newline="") as f:
         f.write(text)

@@ -17,6 +17,8 @@ constexpr bool escaped_in_json(uint32_t c) { return c < 0x20 || c == '"' || c ==
 /// What classes lose: a quote, a backslash, control characters.
 constexpr std::string_view kUnwritable = R"(\x22\x5c\x00-\x1f)";
 
+constexpr uint32_t kLastCharacter = 0x10FFFF;
+
 /// Escapes that stand for several characters, as the members of a class that JSON writes as they are.
 struct Several {
   char name;
@@ -115,16 +117,18 @@ class Rewriter {
     return fail(Code::invalid_argument, "the expression asks for half of a surrogate pair, which no text has", at_,
                 "write the whole character, for example \\u{1F600}");
   }
+  Result<void> beyond(const Item& item) const {
+    return fail(Code::invalid_argument, fmt::format("{} is beyond the last character, 10FFFF", item.text), at_, "use a smaller number");
+  }
   Result<void> unwritable(std::string_view text) const {
     constexpr const char* kWhat = "the pattern asks for {}: quotes, backslashes and control characters, which JSON escapes, are not supported in patterns";
     return fail(Code::unsupported, fmt::format(kWhat, text), at_, "leave it out of the pattern, or use minLength and maxLength");
   }
   void put(const Item& item) {
     const bool ascii = item.character && *item.character < 0x80;
-    if (item.character && !ascii && (json_ || item.text.size() > 8)) {
+    const bool digits = item.text.starts_with("\\x") || (json_ && item.text.starts_with("\\c"));  // the library would take all digits behind \x
+    if (item.character && (digits || (!ascii && (json_ || item.text.size() > 8)))) {
       out_ += fmt::format("\\u{{{:x}}}", *item.character);
-    } else if (json_ && item.text.starts_with("\\c") && ascii) {
-      out_ += fmt::format("\\x{:02x}", *item.character);
     } else if (json_ && item.text == "]") {
       out_ += "\\]";   // outside of a class a character like others
     } else {
@@ -136,6 +140,7 @@ class Rewriter {
   Result<void> take_item() {
     const Item item = item_at(rest_, false);
     if (item.character && (high(*item.character) || low(*item.character))) return surrogate();
+    if (item.character && *item.character > kLastCharacter) return beyond(item);
     if (json_ && item.character && escaped_in_json(*item.character)) return unwritable(shown(*item.character));
     const std::string_view members = item.text == "." ? std::string_view() : several(item.text);
     if (!json_ || (members.empty() && item.text != ".")) {
@@ -174,6 +179,7 @@ class Rewriter {
     while (!rest_.empty() && rest_[0] != ']') {
       const Item item = item_at(rest_, true);
       if (item.character && (high(*item.character) || low(*item.character))) return surrogate();
+      if (item.character && *item.character > kLastCharacter) return beyond(item);
       const std::string_view behind = rest_.substr(item.text.size());
       const Item to = item.character && behind.size() > 1 && behind[0] == '-' && behind[1] != ']' ? item_at(behind.substr(1), true) : Item{};
       if (to.character && (high(*to.character) || low(*to.character))) return surrogate();

@@ -48,6 +48,7 @@ Result<void> check_repeats(std::string_view text, const std::string& at, bool qu
     const char c = text[i];
     if (c == '\\') {
       ++i;
+      if (text.substr(i).starts_with("u{")) i = std::min(text.find('}', i), text.size());  // a character by its number
       last = 1;
       continue;
     }
