@@ -102,6 +102,9 @@ ordered_json quantization_config(const QuantizePlan& p) {
 Result<void> write_side_files(const QuantizePlan& p, const fs::path& from, const fs::path& to) {
   ISO_TRY(const std::string text, base::read_text_file((from / "config.json").string(), uint64_t{16} << 20));
   ordered_json config = ordered_json::parse(text, nullptr, false);
+  if (!config.is_object()) {  // Python writes Infinity (Nemotron-H), which the standard does not know
+    if (const auto loose = weights::parse_json(text, "config.json")) config = *loose;
+  }
   if (!config.is_object())
     return fail(Code::data_loss, "config.json is no JSON object that can be written again", from.string(),
                 "use the file that was published with the model");

@@ -172,6 +172,7 @@ TEST(QuantizeTypes, MixturesAreThoseOfTheirNames) {
   EXPECT_EQ(type_of(o, "token_embd.weight", m, DType::bf16)->dtype, DType::q6_k);
   o.pure = true;
   EXPECT_EQ(type_of(o, "token_embd.weight", m, DType::bf16)->dtype, DType::q4_k);
+  for (const DType integers : {DType::i8, DType::i16, DType::i32, DType::i64}) EXPECT_EQ(type_of(o, "blk.0.ffn_gate_tid2eid.weight", m, integers)->dtype, integers);
   EXPECT_EQ(file_type_by_name("Q9"), nullptr);
 }
 

@@ -87,6 +87,7 @@ std::string file_type_names() {
 
 Result<TypeChoice> type_of(const TypeOptions& o, std::string_view name, std::span<const int64_t> shape, DType from) {
   if (!is_matrix(name, shape)) return TypeChoice{from == DType::f32 || from == DType::f16 || from == DType::bf16 ? DType::f32 : from};
+  if (from == DType::i8 || from == DType::i16 || from == DType::i32 || from == DType::i64) return TypeChoice{from};  // tables of numbers (DeepSeek V4)
   TypeChoice c{mixed(o, name)};
   const auto ask = [&](DType t) { c = {t, "asked for"}; };
   const auto pattern = std::find_if(o.by_name.begin(), o.by_name.end(),

@@ -111,6 +111,16 @@ class Quantize(unittest.TestCase):
             self.assertEqual(again.returncode, 2)
             self.assertIn("exists already", again.stderr)
 
+    def test_a_config_as_python_writes_it(self):
+        source, out = self.path("infinite"), self.path("infinite-int8")
+        shutil.copytree(self.model, source)
+        with open(f"{source}/config.json", "w") as f:
+            json.dump({**CONFIG, "time_step_limit": [0.0, float("inf")]}, f)
+        self.works(source, out, "int8")
+        with open(f"{out}/config.json") as f:
+            self.assertGreater(json.load(f)["time_step_limit"][1], 1e308)
+        self.assertEqual(run("inspect", out).returncode, 0)
+
     def test_a_dry_run_writes_nothing(self):
         out = self.works(self.model, self.path("dry.gguf"), "--dry-run", "--type", "q8_0")
         self.assertIn("Q8_0 alone has 8.50", out)
