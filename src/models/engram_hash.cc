@@ -7,19 +7,13 @@
 #include <unordered_set>
 
 #include "models/engram_random.h"
+#include "models/primes.h"
+#include "ops/ngram_rows.h"
 
 namespace isotope::models {
 namespace {
 
 constexpr uint64_t kLayerSeed = 10007;
-
-bool is_prime(int64_t n) {
-  if (n < 4) return n > 1;
-  if (n % 2 == 0) return false;
-  for (int64_t d = 3; d * d <= n; d += 2)
-    if (n % d == 0) return false;
-  return true;
-}
 
 /// Odd, and so small that a token times it stays within 63 bits.
 std::vector<int64_t> multipliers_of(int layer, int longest, int64_t vocab) {
@@ -72,18 +66,12 @@ Result<EngramHash> EngramHash::make(const EngramConfig& c) {
 
 void EngramHash::rows(int table, std::span<const int32_t> ids, std::span<int64_t> rows) const noexcept {
   const Table& t = tables_[size_t(table)];
-  uint64_t rolling = 0;
   bool blocked = false;
-  for (int i = 0; i <= lookback_; ++i) {
+  const auto token = [&](int i) {
     blocked = blocked || ids[size_t(i)] < 0;
-    rolling ^= uint64_t(blocked ? pad_ : ids[size_t(i)]) * uint64_t(t.multipliers[size_t(i)]);
-    for (int head = 0; i > 0 && head < heads_; ++head) {
-      const auto at = size_t((i - 1) * heads_ + head);
-      int64_t rest = int64_t(rolling) % t.primes[at];
-      if (rest < 0) rest += t.primes[at];
-      rows[at] = t.offsets[at] + rest;
-    }
-  }
+    return blocked ? pad_ : ids[size_t(i)];
+  };
+  ops::ngram_rows({.multipliers = t.multipliers, .lengths = t.primes, .offsets = t.offsets, .heads = heads_}, token, rows.data());
 }
 
 std::pair<int, int> engram_columns_of(int columns, int ranks, int rank) {

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "models/layer.h"
+#include "models/primes.h"
 
 namespace isotope::models {
 
@@ -18,13 +19,6 @@ uint64_t mixed(uint64_t x) {
   x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9;
   x = (x ^ (x >> 27)) * 0x94D049BB133111EB;
   return x ^ (x >> 31);
-}
-
-bool is_prime(int64_t v) {
-  if (v < 2 || v % 2 == 0) return v == 2;
-  for (int64_t d = 3; d * d <= v; d += 2)
-    if (v % d == 0) return false;
-  return true;
 }
 
 int dilation(const ModelConfig& c) { return c.ngram.size; }

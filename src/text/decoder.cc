@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/hex_digit.h"
 #include "text/byte_alphabet.h"
 #include "text/unicode.h"
 
@@ -42,8 +43,7 @@ void clean_up(std::string& text) {
 
 int byte_token(std::string_view t) {
   if (t.size() != 6 || !t.starts_with("<0x") || t[5] != '>') return -1;
-  const auto digit = [](char c) { return c >= '0' && c <= '9' ? c - '0' : (c | 32) >= 'a' && (c | 32) <= 'f' ? (c | 32) - 'a' + 10 : -1; };
-  const int high = t[3] == '+' ? 0 : digit(t[3]), low = digit(t[4]);
+  const int high = t[3] == '+' ? 0 : base::hex_digit(t[3]), low = base::hex_digit(t[4]);
   return high < 0 || low < 0 ? -1 : high * 16 + low;
 }
 

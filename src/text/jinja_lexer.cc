@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 
+#include "base/hex_digit.h"
 #include "text/jinja_number.h"
 #include "text/jinja_unicode.h"
 
@@ -241,8 +242,7 @@ class Lexer {
     const size_t start = p - 2;
     char32_t c = 0;
     for (int i = 0; i < width; ++i, ++p) {
-      const char h = p < end ? s_[p] : 'g';
-      const int d = is_digit_char(h) ? h - '0' : (h | 32) >= 'a' && (h | 32) <= 'f' ? (h | 32) - 'a' + 10 : -1;
+      const int d = p < end ? base::hex_digit(s_[p]) : -1;
       if (d < 0) fail(std::string("truncated ") + form + " escape", start);
       c = c * 16 + static_cast<char32_t>(d);
     }

@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <vector>
 
+#include "base/hex_digit.h"
 #include "text/unicode.h"
 
 namespace isotope::text {
@@ -254,14 +255,13 @@ class ClassParser {
   size_t at_;
 };
 
-std::optional<uint32_t> digits(std::string_view in, size_t& at, size_t most, unsigned base) {
+std::optional<uint32_t> digits(std::string_view in, size_t& at, size_t most, unsigned radix) {
   uint32_t value = 0;
   size_t n = 0;
   for (; n < most && at < in.size(); n++, at++) {
-    const char c = in[at];
-    const unsigned d = c >= '0' && c <= '9' ? unsigned(c - '0') : (c | 32) >= 'a' && (c | 32) <= 'f' ? unsigned((c | 32) - 'a' + 10) : 99;
-    if (d >= base) break;
-    value = value * base + d;
+    const int d = base::hex_digit(in[at]);
+    if (d < 0 || unsigned(d) >= radix) break;
+    value = value * radix + unsigned(d);
   }
   return n ? std::optional(value) : std::nullopt;
 }

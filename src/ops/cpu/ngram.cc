@@ -6,6 +6,7 @@
 #include "ops/cpu/linear.h"
 #include "ops/cpu/pieces.h"
 #include "ops/cpu/sparse.h"
+#include "ops/ngram_rows.h"
 
 namespace isotope::ops {
 namespace {
@@ -43,18 +44,6 @@ class LastTokens {
   const float* state_;
 };
 
-/// Row numbers of one token's n-grams.
-void hash_rows(const NgramArgs& a, const int64_t* tokens, int64_t* rows) {
-  uint64_t mixed = uint64_t(tokens[0]) * uint64_t(a.multipliers[0]);
-  for (int n = 2, head = 0; n <= a.size; ++n) {
-    mixed ^= uint64_t(tokens[n - 1]) * uint64_t(a.multipliers[size_t(n - 1)]);
-    for (int i = 0; i < a.heads; ++i, ++head) {
-      const int64_t v = a.vocabularies[size_t(head)], r = int64_t(mixed) % v;
-      rows[head] = a.offsets[size_t(head)] + (r < 0 ? r + v : r);
-    }
-  }
-}
-
 }  // namespace
 
 Tensor CpuSparse::embed_ngrams(const NgramArgs& a) {
@@ -74,14 +63,14 @@ Tensor CpuSparse::embed_ngrams(const NgramArgs& a) {
     int64_t before[kMaxNgram];
     for (int64_t t = 0; t < r.n; ++t) {
       tokens.before(t, a.separator, before);
-      hash_rows(a, before, &rows[size_t((r.first + t) * heads)]);
+      ngram_rows({.multipliers = a.multipliers, .lengths = a.vocabularies, .offsets = a.offsets, .heads = a.heads}, [&](int i) { return before[i]; },
+                 &rows[size_t((r.first + t) * heads)]);
     }
-    for (const Batch::Capture& c : b.captures)
-      if (c.seq == s) {
-        float* const image = o_.kv_->state(a.at.layer, c.slot) + a.at.offset;
-        std::copy(state, state + a.state_floats(), image);
-        tokens.keep(image, c.tokens);
-      }
+    for (const Batch::Capture& c : captures_of(b, s)) {
+      float* const image = o_.state_in(a.at, a.state_floats(), c.slot);
+      std::copy(state, state + a.state_floats(), image);
+      tokens.keep(image, c.tokens);
+    }
     tokens.keep(state, r.n);
   }
   const Tensor out = o_.empty(b.T(), heads * dim);

@@ -6,6 +6,8 @@
 #include <optional>
 #include <utility>
 
+#include "base/hex_digit.h"
+
 namespace isotope::text {
 namespace {
 
@@ -42,9 +44,9 @@ std::optional<uint32_t> hex(std::string_view digits) {
   uint32_t out = 0;
   if (digits.empty() || digits.size() > 6) return std::nullopt;
   for (const char c : digits) {
-    const char l = c | 0x20;
-    if (!((c >= '0' && c <= '9') || (l >= 'a' && l <= 'f'))) return std::nullopt;
-    out = out * 16 + uint32_t(c <= '9' ? c - '0' : l - 'a' + 10);
+    const int digit = base::hex_digit(c);
+    if (digit < 0) return std::nullopt;
+    out = out * 16 + uint32_t(digit);
   }
   return out;
 }

@@ -7,6 +7,7 @@
 #include <optional>
 #include <utility>
 
+#include "base/hex_digit.h"
 #include "text/grammar/finite.h"
 #include "text/grammar/pattern.h"
 
@@ -250,11 +251,11 @@ Result<Json> Checker::literals(const Json& s, const Keyword& k, const std::strin
 
 // A fragment is percent-encoded (RFC 3986); what is no escape stands for itself.
 std::string fragment_text(const std::string& uri) {
-  const auto digit = [](char c) { return c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1; };
+  using base::hex_digit;
   std::string out;
   for (size_t i = 0; i < uri.size(); ++i) {
-    const bool escape = uri[i] == '%' && i + 2 < uri.size() && digit(uri[i + 1]) >= 0 && digit(uri[i + 2]) >= 0;
-    out += escape ? char(digit(uri[i + 1]) * 16 + digit(uri[i + 2])) : uri[i];
+    const bool escape = uri[i] == '%' && i + 2 < uri.size() && hex_digit(uri[i + 1]) >= 0 && hex_digit(uri[i + 2]) >= 0;
+    out += escape ? char(hex_digit(uri[i + 1]) * 16 + hex_digit(uri[i + 2])) : uri[i];
     if (escape) i += 2;
   }
   return out;

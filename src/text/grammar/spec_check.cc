@@ -3,9 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cctype>
 #include <utility>
 
+#include "base/hex_digit.h"
 #include "text/grammar/pattern.h"
 
 namespace isotope::text {
@@ -90,10 +90,8 @@ Result<void> check_escapes(std::string_view text, const std::string& at) {
     if (kind != 'x' && kind != 'U') continue;
     uint64_t number = 0;
     size_t end = i + 1;
-    for (; end < text.size() && std::isxdigit(static_cast<unsigned char>(text[end])) && (kind == 'x' || end <= i + 8); ++end) {
-      const char c = text[end];
-      number = std::min<uint64_t>(number * 16 + uint64_t(digit(c) ? c - '0' : (c | 32) - 'a' + 10), uint64_t{1} << 32);
-    }
+    for (; end < text.size() && base::hex_digit(text[end]) >= 0 && (kind == 'x' || end <= i + 8); ++end)
+      number = std::min<uint64_t>(number * 16 + uint64_t(base::hex_digit(text[end])), uint64_t{1} << 32);
     if (number > 0x10FFFF)
       return fail(Code::invalid_argument, fmt::format("\\{} is beyond the last character, 10FFFF", text.substr(i, std::min<size_t>(end - i, 20))), at, "use a smaller number");
   }
