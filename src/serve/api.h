@@ -115,6 +115,8 @@ class ApiHandler final : public Handler {
     bool own_id = false;                                     ///< the client's request id does not name the answer
   };
   Reply generate(HttpCall&, Endpoint);
+  template <class ChatOf>
+  Reply count(HttpCall&, ChatOf chat_of, Json more);
   Reply pooled(HttpCall&, const char* id_prefix, Api<PoolCall> (*parse)(const Json& body, Frontend&, PoolNames));
   void pool_started();
   void pool_ended();

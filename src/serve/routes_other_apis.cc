@@ -56,16 +56,23 @@ Reply ApiHandler::delete_response(HttpCall& call) {
   return json_response({{"id", id}, {"object", "response"}, {"deleted", true}});
 }
 
-Reply ApiHandler::count_input(HttpCall& call) {
+/// The tokens of a request's conversation. `chat_of`: the request as a chat, with the names of its fields; `more`: what stands before the number.
+template <class ChatOf>
+Reply ApiHandler::count(HttpCall& call, ChatOf chat_of, Json more) {
   auto answer = [&]() -> Api<Json> {
     ISO_TRY(const Json body, body_of(call));
     ISO_CHECK_OK(check_model(body));
-    ISO_TRY(const ResponsesRequest request, chat_of_responses(body, responses_));
+    ISO_TRY(const auto request, chat_of(body));
     ISO_TRY(const auto input, named(parse_chat_input(request.chat), request.names));
     ISO_TRY(const auto ids, named(front()->chat_ids(input), request.names));
-    return Json{{"object", "response.input_tokens"}, {"input_tokens", ids.size()}};
+    more["input_tokens"] = ids.size();
+    return std::move(more);
   }();
   return answer ? json_response(*answer) : error_response(answer.error());
+}
+
+Reply ApiHandler::count_input(HttpCall& call) {
+  return count(call, [this](const Json& body) { return chat_of_responses(body, responses_); }, {{"object", "response.input_tokens"}});
 }
 
 Reply ApiHandler::messages(HttpCall& call) {
@@ -79,15 +86,7 @@ Reply ApiHandler::messages(HttpCall& call) {
 }
 
 Reply ApiHandler::count_tokens(HttpCall& call) {
-  auto answer = [&]() -> Api<Json> {
-    ISO_TRY(const Json body, body_of(call));
-    ISO_CHECK_OK(check_model(body));
-    ISO_TRY(const ChatOfMessages chat, chat_of_messages(body, true));
-    ISO_TRY(const auto input, named(parse_chat_input(chat.chat), chat.names));
-    ISO_TRY(const auto ids, named(front()->chat_ids(input), chat.names));
-    return Json{{"input_tokens", ids.size()}};
-  }();
-  return answer ? json_response(*answer) : error_response(answer.error());
+  return count(call, [](const Json& body) { return chat_of_messages(body, true); }, Json::object());
 }
 
 }  // namespace isotope::serve
