@@ -306,9 +306,11 @@ class Metered final : public Ops {
     });
   }
 
-  /// As if the rows spread evenly: each expert that min(E, T used) rows can reach is read once.
+  /// Each expert that some row goes to is read once: of E as many as T rows meet on average if all choices are equally likely.
   static Work moe_work(Tensor x, const Moe& m) {
-    const int64_t experts = int64_t(m.experts.size()), pairs = x.rows * m.routing.used, read = std::min(experts, pairs);
+    const int64_t experts = int64_t(m.experts.size()), pairs = x.rows * m.routing.used;
+    const double missed = std::pow(1.0 - double(m.routing.used) / double(experts), double(x.rows));
+    const int64_t read = std::llround(double(experts) * (1.0 - missed));
     Work w{.bytes = 2 * bytes_of(x)};
     const auto count = [&](const FeedForward& f, int64_t copies, int64_t rows) {
       for (const Linear* l : {&f.gate, &f.up, &f.down})

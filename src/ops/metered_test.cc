@@ -68,16 +68,22 @@ TEST(Metered, GivesTheSameBitsAndCounts) {
   EXPECT_EQ(times.ops[2].operations, (1 + 2 + 3) * 4 * 16 * 4) << "a query sees itself and what was before it";
 }
 
-TEST(Metered, CountsAMixtureOfExpertsAsOneOperation) {
-  auto profile = std::make_shared<StepProfile>();
-  auto plain = *make_cpu_ops({.threads = 1, .pin = false}), timed = make_metered(*make_cpu_ops({.threads = 1, .pin = false}), profile);
+/// 2 of `experts` for each row.
+Moe mixture(Ops& o, int experts) {
   const auto weight = [&](int64_t n, int64_t k) {
     std::vector<float> data(size_t(n * k));
     for (size_t i = 0; i < data.size(); ++i) data[i] = 0.01f * float(i % 37) - 0.2f;
-    return Linear{.w = *plain->pack({.dtype = tensor::DType::f32, .data = data.data(), .bytes = data.size() * 4, .shape = {n, k}, .rank = 2})};
+    return Linear{.w = *o.pack({.dtype = tensor::DType::f32, .data = data.data(), .bytes = data.size() * 4, .shape = {n, k}, .rank = 2})};
   };
-  Moe m{.routing = {.used = 2}, .router = weight(4, 32)};
-  for (int e = 0; e < 4; ++e) m.experts.push_back({weight(16, 32), weight(16, 32), weight(32, 16)});
+  Moe m{.routing = {.used = 2}, .router = weight(experts, 32)};
+  for (int e = 0; e < experts; ++e) m.experts.push_back({weight(16, 32), weight(16, 32), weight(32, 16)});
+  return m;
+}
+
+TEST(Metered, CountsAMixtureOfExpertsAsOneOperation) {
+  auto profile = std::make_shared<StepProfile>();
+  auto plain = *make_cpu_ops({.threads = 1, .pin = false}), timed = make_metered(*make_cpu_ops({.threads = 1, .pin = false}), profile);
+  const Moe m = mixture(*plain, 4);
   std::vector<float> got[2];
   for (Ops* o : {plain.get(), timed.get()}) {
     o->begin({}, nullptr);
@@ -89,6 +95,25 @@ TEST(Metered, CountsAMixtureOfExpertsAsOneOperation) {
   const StepTimes times = profile->take();
   ASSERT_EQ(times.ops.size(), 1u);
   EXPECT_NE(times.ops[0].name.find("2 of 4"), std::string::npos) << times.ops[0].name;
+}
+
+TEST(Metered, ReadsTheExpertsThatRowsMeetOnAverage) {
+  auto profile = std::make_shared<StepProfile>();
+  auto o = make_metered(*make_cpu_ops({.threads = 1, .pin = false}), profile);
+  const Moe m = mixture(*o, 16);
+  const auto bytes = [&](int64_t rows) {
+    o->begin({}, nullptr);
+    const Tensor x = o->empty(rows, 32);
+    fill(x);
+    o->moe(x, m);
+    const int64_t expert = int64_t(m.experts[0].gate.w->bytes + m.experts[0].up.w->bytes + m.experts[0].down.w->bytes);
+    const int64_t moved = 2 * rows * 32 * 4 + 2 * rows * (16 + 16 + 32) * 4 + int64_t(m.router.w->bytes);
+    return double(profile->take().ops[0].bytes - moved) / double(expert);
+  };
+  EXPECT_EQ(bytes(1), 2);
+  EXPECT_EQ(bytes(2), 4) << "16 (1 - (7/8)^2) = 3.75";
+  EXPECT_EQ(bytes(8), 11) << "16 (1 - (7/8)^8) = 10.5";
+  EXPECT_EQ(bytes(200), 16);
 }
 
 }  // namespace
