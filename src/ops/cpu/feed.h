@@ -2,6 +2,8 @@
 // name alone, so that runs can be compared.
 #pragma once
 
+#include <gtest/gtest.h>
+
 #include <cmath>
 #include <cstring>
 #include <functional>
@@ -143,6 +145,19 @@ inline std::vector<float> fed(const std::vector<KvLayerSpec>& layers, int groups
     at += n;
   }
   return out;
+}
+
+/// Sequence 0's rows have the same bits however its prompt runs, whatever the cache's type.
+inline void expect_same_bits(const std::vector<KvLayerSpec>& layers, int64_t length, const std::function<Tensor(Feed&)>& body) {
+  for (const KvType type : {KvType::f32, KvType::f16, KvType::bf16, KvType::int8, KvType::fp8}) {
+    std::vector<float> want;
+    for (const FeedWay& way : kFeedWays) {
+      const auto got = fed(layers, 1, type, way, length, body);
+      if (want.empty()) want = got;
+      ASSERT_EQ(got.size(), want.size()) << way.name << ", type " << int(type);
+      ASSERT_EQ(std::memcmp(got.data(), want.data(), got.size() * sizeof(float)), 0) << way.name << ", type " << int(type);
+    }
+  }
 }
 
 }  // namespace isotope::ops
