@@ -120,6 +120,8 @@ class QuantizedCheckpoint final : public Checkpoint {
   /// Does the entry begin a quantized matrix?
   Result<void> look_at(const TensorEntry& e, const Method& method) {
     const auto base = [&](std::string_view suffix) { return e.name.ends_with(suffix) ? e.name.substr(0, e.name.size() - suffix.size()) : std::string(); };
+    if (e.bytes == 0 && (e.name.ends_with(".qweight") || e.name.ends_with(".weight_packed")))
+      return fail(Code::data_loss, "the tensor has no elements", place_of(*in_, e), "use an intact checkpoint");
     if (const std::string b = base(".qweight"); !b.empty()) return words(e, b, method);
     if (const std::string b = base(".weight_packed"); !b.empty()) return packed(e, b, method);
     if (e.dtype == DType::f8_e4m3 || e.dtype == DType::i8 || e.dtype == DType::u8) return bytes(e);

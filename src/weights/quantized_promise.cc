@@ -213,7 +213,7 @@ Result<void> check_kind(const Promise& p, const TensorEntry& codes, Layout layou
 
 Result<void> check_words_kept(const Promise& p, const QuantizedParts& m, const std::string& where) {
   const HostTensor &codes = m.codes, &s = m.scales, &z = m.zeros;
-  if (codes.rank != 2 || s.rank != 2 || s.shape[1] < 1) return {};
+  if (codes.rank != 2 || s.rank != 2 || codes.elements() < 1 || s.elements() < 1 || (z.rank == 2 && z.elements() < 1)) return {};
   const bool awq = m.layout == Layout::awq;
   if (s.shape[1] == codes.shape[1] * (awq ? 1 : 8))
     return fail(Code::data_loss, fmt::format("{} promises {} weights, codes {} and scales {} are {}'s", p.source, p.method, shape_text(codes), shape_text(s), awq ? "gptq" : "awq"), where,

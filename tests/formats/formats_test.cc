@@ -123,6 +123,9 @@ std::vector<Damaged> damaged() {
        SafetensorsWriter().tensor("a.qweight", {8, 8}, DType::f32, codes).tensor("a.qzeros", {2, 1}, DType::i32, z).tensor("a.scales", {2, 8}, DType::f16, s), "codes are F32"},
       {"codes as a vector", kGptq,
        SafetensorsWriter().tensor("a.qweight", {64}, DType::i32, codes).tensor("a.qzeros", {2, 1}, DType::i32, z).tensor("a.scales", {2, 8}, DType::f16, s), ""},
+      {"nothing of a huge width", kGptq, SafetensorsWriter().tensor("a.qweight", {0, int64_t{1} << 61}, DType::i32, "").tensor("a.scales", {0, int64_t{1} << 61}, DType::f16, ""), "no elements"},
+      {"huge scales of nothing", kGptq,
+       SafetensorsWriter().tensor("a.qweight", {8, 8}, DType::i32, codes).tensor("a.qzeros", {0, int64_t{1} << 61}, DType::i32, "").tensor("a.scales", {2, 8}, DType::f16, s), "zero points are I32"},
       {"twice", kGptq,
        SafetensorsWriter().tensor("a.qweight", {8, 8}, DType::i32, codes).tensor("a.qzeros", {2, 1}, DType::i32, z).tensor("a.scales", {2, 8}, DType::f16, s)
            .tensor("a.weight", {8, 64}, DType::f16, zeros(1024)), "both quantized and plain"},
