@@ -43,7 +43,8 @@ int64_t kv_bytes(const models::ModelConfig& c, int64_t context) {
   int64_t bytes = 0;
   for (const models::LayerConfig& l : c.layer) {
     if (!l.attends() || l.kv_of >= 0) continue;
-    const int64_t token = int64_t{2} * 2 * l.kv_heads * l.head_dim;
+    const int64_t parts = c.latent.kv_rank > 0 ? 1 : 2;  // latent attention reads values from its keys
+    const int64_t token = parts * 2 * l.kv_heads * l.head_dim;
     bytes += token * (l.window > 0 ? std::min(l.window, context) : context);
   }
   return bytes;
@@ -83,7 +84,9 @@ Result<Report> inspect(const Options& o, const Context& context) {
   ISO_TRY(const levers::Levers levers, resolve_levers(context));
   ISO_TRY(r.path, model_path(o.model, context.environment));
   r.config_only = is_config_only(r.path);
-  if (r.config_only && o.check) return fail(Code::invalid_argument, "there are no weights to check beside the config.json", r.path, "leave out --check-tensors, or give the model's files");
+  if (r.config_only && o.check)
+    return fail(Code::invalid_argument, "there are no weights to check beside the config.json", r.path,
+                "leave out --check-tensors, or give the model's files");
   ISO_TRY(r.files, open_files(r.path, r.config_only, levers.loading()));
   const weights::Metadata& m = r.files->metadata();
   const bool gguf = r.files->container() == "gguf";
@@ -94,14 +97,18 @@ Result<Report> inspect(const Options& o, const Context& context) {
     r.architecture = (*list)[0];
   r.weights = weights::summarize(*r.files);
   if (o.check) {
-    const auto checked = weights::check_values(*r.files, levers.loading(), [](const LoadProgress& p) { show_progress(progress_text({"checking", p.done, p.total})); });
+    const auto checked = weights::check_values(*r.files, levers.loading(), [](const LoadProgress& p) {
+      show_progress(progress_text({"checking", p.done, p.total}));
+    });
     show_progress("");
     if (!checked) return tl::unexpected(checked.error());
     r.values = *checked;
   }
   if (models::is_encoder(*r.files)) {
-    if (auto e = models::parse_encoder_config(*r.files)) r.encoder = *std::move(e);
-    else r.config = tl::unexpected(e.error());
+    if (auto e = models::parse_encoder_config(*r.files))
+      r.encoder = *std::move(e);
+    else
+      r.config = tl::unexpected(e.error());
     return r;
   }
   r.config = models::parse_config(*r.files);
@@ -135,8 +142,9 @@ std::string shape_text(const weights::TensorEntry& t) {
 }
 
 void print_encoder(const models::EncoderConfig& e) {
-  print("  encoder     {} layers of {}, {} heads of {}, ffn {}, vocabulary {}, {} positions; `isotope serve` makes {} of texts\n", e.layers, e.hidden, e.heads,
-        e.head_dim, e.ffn, e.vocab, e.context_length, e.labels ? fmt::format("{} scores", e.labels) : "vectors");
+  print("  encoder     {} layers of {}, {} heads of {}, ffn {}, vocabulary {}, {} positions; `isotope serve` makes {} of texts\n",
+        e.layers, e.hidden, e.heads, e.head_dim, e.ffn, e.vocab, e.context_length,
+        e.labels ? fmt::format("{} scores", e.labels) : "vectors");
 }
 
 void print_head(const Report& r) {
@@ -224,8 +232,8 @@ ordered_json metadata_json(const weights::Metadata& m) {
 }
 
 ordered_json config_json(const models::ModelConfig& c) {
-  return {{"layers", c.layers},     {"hidden", c.hidden}, {"heads", c.heads},      {"kv_heads", c.kv_heads},
-          {"head_dim", c.head_dim}, {"ffn", c.ffn},       {"vocabulary", c.vocab}, {"context_length", c.context_length},
+  return {{"layers", c.layers},        {"hidden", c.hidden}, {"heads", c.heads},      {"kv_heads", c.kv_heads},
+          {"head_dim", c.head_dim},    {"ffn", c.ffn},       {"vocabulary", c.vocab}, {"context_length", c.context_length},
           {"mtp_heads", c.draft_heads}};
 }
 
@@ -245,7 +253,11 @@ ordered_json to_json(const Report& r, bool tensors) {
   if (r.values) {
     ordered_json bad = ordered_json::array();
     for (const weights::BadValues& b : r.values->bad)
-      bad.push_back({{"name", b.tensor->name}, {"file", r.files->files()[size_t(b.tensor->file)]}, {"nan", b.nans}, {"infinite", b.infinities}, {"first", b.first}});
+      bad.push_back({{"name", b.tensor->name},
+                     {"file", r.files->files()[size_t(b.tensor->file)]},
+                     {"nan", b.nans},
+                     {"infinite", b.infinities},
+                     {"first", b.first}});
     j["values"] = {{"tensors", r.values->tensors}, {"values", r.values->values}, {"bad", bad}};
   }
   j["tensors_by_type"] = ordered_json::array();
@@ -278,8 +290,11 @@ ordered_json to_json(const Report& r, bool tensors) {
 int status(const Report& r) {
   if (!r.values || r.values->bad.empty()) return 0;
   const weights::BadValues& b = r.values->bad[0];
-  return report({Code::data_loss, fmt::format("{} of {} tensors have values that are no numbers: {}", r.values->bad.size(), r.values->tensors, bad_text(b)),
-                 r.files->files()[size_t(b.tensor->file)] + ", tensor '" + b.tensor->name + "'", "download the files again, or convert them anew from a source without such values"});
+  return report(
+      {Code::data_loss,
+       fmt::format("{} of {} tensors have values that are no numbers: {}", r.values->bad.size(), r.values->tensors, bad_text(b)),
+       r.files->files()[size_t(b.tensor->file)] + ", tensor '" + b.tensor->name + "'",
+       "download the files again, or convert them anew from a source without such values"});
 }
 
 int run(const Options& o, const Context& context) {

@@ -17,11 +17,12 @@ struct BadValues {
 };
 
 struct ValueReport {
-  std::vector<BadValues> bad;      ///< in the order of the checkpoint
-  int64_t tensors = 0, values = 0; ///< that were looked at; whole numbers cannot be anything else and are not read
+  std::vector<BadValues> bad;       ///< in the order of the checkpoint
+  int64_t tensors = 0, values = 0;  ///< that were looked at; whole numbers cannot be anything else and are not read
 };
 
-/// Quantized matrices are looked at as what they stand for, so that scales count. Fails like loading does: when a tensor cannot be read. `progress` as load_all().
+/// Quantized matrices are looked at as what they stand for, so that scales count. Fails like loading does: when a tensor cannot
+/// be read. `progress` as load_all().
 Result<ValueReport> check_values(const Checkpoint&, const levers::Loading&, const Progress& progress = {});
 
 }  // namespace isotope::weights

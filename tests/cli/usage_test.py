@@ -155,6 +155,9 @@ class Files(Cases):
         self.check([(["inspect", "--check-tensors", config], 2, "no weights to check")])
         quantized = self.path("fp8.json", json.dumps(dict(llama, hidden_size=128, quantization_config={"quant_method": "fp8", "weight_block_size": [128, 128]})).encode())
         self.assertLess(json.loads(run("inspect", "--json", quantized).stdout)["bits_per_weight"], 14)
+        latent = json.loads(run("inspect", "--json", os.path.join(REPO, "tests/oracle/goldens/deepseek_v3/config.json")).stdout)
+        one = latent["metadata"]["kv_lora_rank"] + latent["metadata"]["qk_rope_head_dim"]
+        self.assertEqual(latent["memory"][-1]["kv_bytes"], latent["config"]["context_length"] * (latent["config"]["layers"] + latent["config"]["mtp_heads"]) * one * 2)
         unknown = run("inspect", self.path("unknown.json", b'{"architectures": ["NobodyForCausalLM"], "hidden_size": 4}'))
         self.assertEqual(unknown.returncode, 0)
         self.assertIn("cannot run: architectures names 'NobodyForCausalLM'", unknown.stdout)
