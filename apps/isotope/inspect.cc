@@ -1,16 +1,22 @@
 // isotope inspect: what a model's files hold, without loading the weights.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <cstdio>
+#include <filesystem>
 #include <memory>
 #include <optional>
 #include <nlohmann/json.hpp>
 
+#include "bench_load.h"
 #include "commands.h"
+#include "load.h"
 #include "model_path.h"
 #include "models/config.h"
+#include "models/dummy.h"
 #include "models/encoder.h"
 #include "output.h"
+#include "weights/check_values.h"
 #include "weights/checkpoint.h"
 #include "weights/metadata.h"
 #include "weights/summary.h"
@@ -25,7 +31,7 @@ constexpr int64_t kContexts[] = {2048, 8192, 32768};
 
 struct Options {
   std::string model;
-  bool json = false, tensors = false;
+  bool json = false, tensors = false, check = false;
 };
 
 struct ContextMemory {
@@ -37,7 +43,8 @@ int64_t kv_bytes(const models::ModelConfig& c, int64_t context) {
   int64_t bytes = 0;
   for (const models::LayerConfig& l : c.layer) {
     if (!l.attends() || l.kv_of >= 0) continue;
-    const int64_t token = int64_t{2} * 2 * l.kv_heads * l.head_dim;
+    const int64_t parts = c.latent.kv_rank > 0 ? 1 : 2;  // latent attention reads values from its keys
+    const int64_t token = parts * 2 * l.kv_heads * l.head_dim;
     bytes += token * (l.window > 0 ? std::min(l.window, context) : context);
   }
   return bytes;
@@ -50,13 +57,37 @@ struct Report {
   std::optional<models::EncoderConfig> encoder;
   Result<models::ModelConfig> config = fail(Code::internal, "");  ///< an architecture that cannot run can still be inspected
   std::vector<ContextMemory> memory;
+  bool config_only = false;  ///< no weights: tensors and sizes are those that the configuration asks for
+  std::optional<weights::ValueReport> values;
 };
+
+/// A config.json, or a folder that holds one and no weights.
+bool is_config_only(const std::string& path) {
+  namespace fs = std::filesystem;
+  std::error_code ec;
+  if (!fs::is_directory(path, ec)) return fs::path(path).extension() == ".json";
+  if (!fs::exists(fs::path(path) / "config.json", ec)) return false;
+  for (fs::directory_iterator it(path, ec), end; !ec && it != end; it.increment(ec))
+    for (const char* weights : {".safetensors", ".gguf", ".bin", ".pth", ".pt"})
+      if (it->path().extension() == weights || it->path().filename() == "model.safetensors.index.json") return false;
+  return !ec;
+}
+
+Result<std::unique_ptr<Checkpoint>> open_files(const std::string& path, bool config_only, const levers::Loading& levers) {
+  if (!config_only) return weights::open_checkpoint(path, levers);
+  if (auto planned = models::planned_checkpoint(path)) return planned;
+  return models::config_checkpoint(path);  // what kept the plan from being made is told with the rest
+}
 
 Result<Report> inspect(const Options& o, const Context& context) {
   Report r;
   ISO_TRY(const levers::Levers levers, resolve_levers(context));
   ISO_TRY(r.path, model_path(o.model, context.environment));
-  ISO_TRY(r.files, weights::open_checkpoint(r.path, levers.loading()));
+  r.config_only = is_config_only(r.path);
+  if (r.config_only && o.check)
+    return fail(Code::invalid_argument, "there are no weights to check beside the config.json", r.path,
+                "leave out --check-tensors, or give the model's files");
+  ISO_TRY(r.files, open_files(r.path, r.config_only, levers.loading()));
   const weights::Metadata& m = r.files->metadata();
   const bool gguf = r.files->container() == "gguf";
   r.name = m.text(gguf ? "general.name" : "_name_or_path");
@@ -65,9 +96,19 @@ Result<Report> inspect(const Options& o, const Context& context) {
   else if (const auto list = m.strings("architectures"); list && !list->empty())
     r.architecture = (*list)[0];
   r.weights = weights::summarize(*r.files);
+  if (o.check) {
+    const auto checked = weights::check_values(*r.files, levers.loading(), [](const LoadProgress& p) {
+      show_progress(progress_text({"checking", p.done, p.total}));
+    });
+    show_progress("");
+    if (!checked) return tl::unexpected(checked.error());
+    r.values = *checked;
+  }
   if (models::is_encoder(*r.files)) {
-    if (auto e = models::parse_encoder_config(*r.files)) r.encoder = *std::move(e);
-    else r.config = tl::unexpected(e.error());
+    if (auto e = models::parse_encoder_config(*r.files))
+      r.encoder = *std::move(e);
+    else
+      r.config = tl::unexpected(e.error());
     return r;
   }
   r.config = models::parse_config(*r.files);
@@ -101,16 +142,20 @@ std::string shape_text(const weights::TensorEntry& t) {
 }
 
 void print_encoder(const models::EncoderConfig& e) {
-  print("  encoder     {} layers of {}, {} heads of {}, ffn {}, vocabulary {}, {} positions; `isotope serve` makes {} of texts\n", e.layers, e.hidden, e.heads,
-        e.head_dim, e.ffn, e.vocab, e.context_length, e.labels ? fmt::format("{} scores", e.labels) : "vectors");
+  print("  encoder     {} layers of {}, {} heads of {}, ffn {}, vocabulary {}, {} positions; `isotope serve` makes {} of texts\n",
+        e.layers, e.hidden, e.heads, e.head_dim, e.ffn, e.vocab, e.context_length,
+        e.labels ? fmt::format("{} scores", e.labels) : "vectors");
 }
 
 void print_head(const Report& r) {
-  print("{}  ({}, {}, {})\n", r.name.empty() ? r.path : r.name, r.architecture, r.weights.file_type, r.files->container());
+  if (r.config_only && r.weights.types.empty()) print("{}  ({}, config.json alone)\n", r.name.empty() ? r.path : r.name, r.architecture);
+  else print("{}  ({}, {}, {})\n", r.name.empty() ? r.path : r.name, r.architecture, r.weights.file_type, r.config_only ? "config.json alone" : r.files->container());
   for (const std::string& f : r.files->files()) print("  file        {}\n", f);
-  print("  parameters  {}\n", count_text(r.weights.parameters));
-  print("  weights     {}, {:.2f} bits a weight ({} alone has {:.2f})\n", size_text(r.weights.bytes), r.weights.bits,
-             r.weights.file_type, r.weights.nominal_bits);
+  if (!r.weights.types.empty()) {
+    print("  parameters  {}{}\n", count_text(r.weights.parameters), r.config_only ? ", as the configuration has it; there are no weights" : "");
+    print("  weights     {}, {:.2f} bits a weight ({} alone has {:.2f})\n", size_text(r.weights.bytes), r.weights.bits,
+               r.weights.file_type, r.weights.nominal_bits);
+  }
   if (!r.config) {
     if (r.encoder) print_encoder(*r.encoder);
     else print("  cannot run: {}\n", r.config.error().message());
@@ -124,6 +169,7 @@ void print_head(const Report& r) {
 }
 
 void print_types(const Report& r) {
+  if (r.weights.types.empty()) return;
   print("\nTensors by type\n  {:<10}{:>8}{:>14}{:>14}{:>14}\n", "type", "tensors", "parameters", "bytes", "bits/weight");
   for (const weights::TypeTotals& t : r.weights.types)
     print("  {:<10}{:>8}{:>14}{:>14}{:>14.4g}\n", tensor::format(t.dtype).name, t.tensors, count_text(t.elements),
@@ -145,6 +191,17 @@ void print_metadata(const Report& r) {
   const VocabSource& v = r.files->vocab();
   if (!v.chat_template.empty()) print("\nChat template\n{}\n", v.chat_template);
   for (const auto& [name, text] : v.named_templates) print("\nChat template {}\n{}\n", name, text);
+}
+
+std::string bad_text(const weights::BadValues& b) {
+  return fmt::format("{} NaN, {} infinite, the first at [{}]", b.nans, b.infinities, fmt::join(b.first, ", "));
+}
+
+void print_values(const Report& r) {
+  print("\nValues that are no numbers\n");
+  for (const weights::BadValues& b : r.values->bad) print("  {:<52} {:<8} {:<24} {}, in {}\n", b.tensor->name, tensor::format(b.tensor->dtype).name, shape_text(*b.tensor), bad_text(b),
+                                                          r.files->files()[size_t(b.tensor->file)]);
+  print("  {} of {} tensors, {} values looked at\n", r.values->bad.size(), r.values->tensors, r.values->values);
 }
 
 void print_tensors(const Report& r) {
@@ -175,8 +232,8 @@ ordered_json metadata_json(const weights::Metadata& m) {
 }
 
 ordered_json config_json(const models::ModelConfig& c) {
-  return {{"layers", c.layers},     {"hidden", c.hidden}, {"heads", c.heads},      {"kv_heads", c.kv_heads},
-          {"head_dim", c.head_dim}, {"ffn", c.ffn},       {"vocabulary", c.vocab}, {"context_length", c.context_length},
+  return {{"layers", c.layers},        {"hidden", c.hidden}, {"heads", c.heads},      {"kv_heads", c.kv_heads},
+          {"head_dim", c.head_dim},    {"ffn", c.ffn},       {"vocabulary", c.vocab}, {"context_length", c.context_length},
           {"mtp_heads", c.draft_heads}};
 }
 
@@ -184,7 +241,7 @@ ordered_json to_json(const Report& r, bool tensors) {
   ordered_json j = {{"path", r.path},
                     {"name", r.name},
                     {"architecture", r.architecture},
-                    {"container", r.files->container()},
+                    {"container", r.config_only ? "none" : r.files->container()},
                     {"files", r.files->files()},
                     {"file_type", r.weights.file_type},
                     {"parameters", r.weights.parameters},
@@ -193,6 +250,16 @@ ordered_json to_json(const Report& r, bool tensors) {
                     {"nominal_bits_per_weight", r.weights.nominal_bits}};
   j["config"] = r.config ? config_json(*r.config) : ordered_json();
   if (!r.config) j["cannot_run"] = r.config.error().message();
+  if (r.values) {
+    ordered_json bad = ordered_json::array();
+    for (const weights::BadValues& b : r.values->bad)
+      bad.push_back({{"name", b.tensor->name},
+                     {"file", r.files->files()[size_t(b.tensor->file)]},
+                     {"nan", b.nans},
+                     {"infinite", b.infinities},
+                     {"first", b.first}});
+    j["values"] = {{"tensors", r.values->tensors}, {"values", r.values->values}, {"bad", bad}};
+  }
   j["tensors_by_type"] = ordered_json::array();
   for (const weights::TypeTotals& t : r.weights.types)
     j["tensors_by_type"].push_back({{"type", tensor::format(t.dtype).name},
@@ -220,19 +287,30 @@ ordered_json to_json(const Report& r, bool tensors) {
   return j;
 }
 
+int status(const Report& r) {
+  if (!r.values || r.values->bad.empty()) return 0;
+  const weights::BadValues& b = r.values->bad[0];
+  return report(
+      {Code::data_loss,
+       fmt::format("{} of {} tensors have values that are no numbers: {}", r.values->bad.size(), r.values->tensors, bad_text(b)),
+       r.files->files()[size_t(b.tensor->file)] + ", tensor '" + b.tensor->name + "'",
+       "download the files again, or convert them anew from a source without such values"});
+}
+
 int run(const Options& o, const Context& context) {
   const auto r = inspect(o, context);
   if (!r) return report(r.error());
   if (o.json) {
     print("{}\n", to_json(*r, o.tensors).dump(2, ' ', false, ordered_json::error_handler_t::replace));
-    return 0;
+    return status(*r);
   }
   print_head(*r);
   print_types(*r);
   print_memory(*r);
   print_metadata(*r);
   if (o.tensors) print_tensors(*r);
-  return 0;
+  if (r->values) print_values(*r);
+  return status(*r);
 }
 
 }  // namespace
@@ -241,9 +319,10 @@ void add_inspect(CLI::App& app, Context& context) {
   auto o = std::make_shared<Options>();
   CLI::App* sub = app.add_subcommand(
       "inspect", "what a model's files hold: metadata, tensors by type, memory by context length, chat template");
-  sub->add_option("model", o->model, "GGUF file, Hugging Face folder or built-in name")->required();
+  sub->add_option("model", o->model, "GGUF file, Hugging Face folder, a config.json alone, or built-in name")->required();
   sub->add_flag("--json", o->json, "as one JSON object");
   sub->add_flag("--tensors", o->tensors, "also list every tensor");
+  sub->add_flag("--check-tensors,--check", o->check, "read all weights and name tensors with NaN or infinite values; exit status 1 if there are any");
   sub->callback([o, &context] { context.run = [o, &context] { return run(*o, context); }; });
 }
 

@@ -179,6 +179,7 @@ struct PoolRequest {
   bool classify = false;                 ///< the classification head's outputs rather than the pooled rows
   std::optional<Pooling> pooling = {};
   std::optional<bool> normalize = {};
+  bool activation = true;                ///< false: the head's output as it is, also where PoolingInfo says sigmoid
   using Vectors = std::vector<std::vector<float>>;
   /// Called once, on the thread that computes; must return at once.
   std::function<void(Result<Vectors>)> done;

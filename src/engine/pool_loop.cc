@@ -85,7 +85,7 @@ void PoolLoop::finish(const std::shared_ptr<Active>& a, Result<void> result) {
 void PoolLoop::step(const Picked& picked) {
   std::vector<PoolItem> items;
   for (const auto& [a, i] : picked)
-    items.push_back({&a->request.inputs[i], a->request.pooling.value_or(info_.pooling), a->request.normalize.value_or(info_.normalize), a->request.classify});
+    items.push_back({&a->request.inputs[i], a->request.pooling.value_or(info_.pooling), a->request.normalize.value_or(info_.normalize), a->request.classify, a->request.activation});
   auto vectors = model_->run(items);
   // One text with a result that is no number must not cost its neighbours theirs.
   for (size_t k = 0; k < picked.size(); ++k) {

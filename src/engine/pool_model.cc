@@ -56,7 +56,7 @@ class EncoderPool final : public PoolModel {
       std::vector<float> v = items[i].classify ? std::vector<float>(labels.row(row), labels.row(row) + labels.cols)
                                                : pool_rows(x, start_[i], start_[i + 1], items[i].pooling);
       row += items[i].classify;
-      if (items[i].classify && model_->config.sigmoid) v[0] = 1 / (1 + std::exp(-v[0]));
+      if (items[i].classify && items[i].activation && model_->config.sigmoid) v[0] = 1 / (1 + std::exp(-v[0]));
       ISO_TRY(v, finished(std::move(v), items[i].normalize && !items[i].classify));
       out.push_back(std::move(v));
     }

@@ -14,7 +14,7 @@ namespace isotope::engine {
 struct PoolItem {
   const PoolInput* input;
   Pooling pooling;
-  bool normalize, classify;
+  bool normalize, classify, activation = true;
 };
 
 class PoolModel {

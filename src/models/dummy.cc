@@ -133,11 +133,8 @@ std::string scheme_for(const Metadata& m) {
   return "";
 }
 
-}  // namespace
-
-Result<std::unique_ptr<Checkpoint>> dummy_checkpoint(const std::string& path, const std::string& kind) {
-  if (kind != "zero" && kind != "empty" && kind != "xavier")
-    return fail(Code::invalid_argument, "'" + kind + "' is no kind of weights", "--load-dummy", "choose zero, empty or xavier");
+/// Opens the config.json without asking what it says.
+Result<std::unique_ptr<DummyCheckpoint>> open_config(const std::string& path, bool zeros) {
   namespace fs = std::filesystem;
   std::error_code ec;
   const fs::path config = fs::is_directory(path, ec) ? fs::path(path) / "config.json" : fs::path(path);
@@ -148,23 +145,48 @@ Result<std::unique_ptr<Checkpoint>> dummy_checkpoint(const std::string& path, co
   ISO_TRY(const std::string text, base::read_text_file(config.string(), uint64_t{16} << 20));
   ISO_TRY(Metadata metadata, Metadata::from_json(text, config.string()));
   ISO_TRY(VocabSource vocab, weights::vocab_from_directory(config.parent_path().string(), metadata));
-  auto out = std::make_unique<DummyCheckpoint>(config.string(), std::move(metadata), std::move(vocab), kind != "xavier");
-  ISO_TRY(const ModelConfig c, parse_config(*out));
+  return std::make_unique<DummyCheckpoint>(config.string(), std::move(metadata), std::move(vocab), zeros);
+}
+
+/// Adds every tensor that the model needs: a plan of what is missing from nothing is a list of everything.
+Result<void> add_tensors(DummyCheckpoint& out, const std::string& path) {
+  ISO_TRY(const ModelConfig c, parse_config(out));
   const Arch* const arch = arch_by_name(c.arch);
   if (!arch) return fail(Code::unsupported, "architecture '" + c.arch + "'", path, "supported: " + supported_archs());
-  out->set_norm_shift(arch->hf_norm_shift);
-  out->set_vocab_size(c.vocab);
-  // A plan of what is missing from nothing is a list of everything.
+  out.set_norm_shift(arch->hf_norm_shift);
+  out.set_vocab_size(c.vocab);
   ISO_TRY(const auto ops, ops::make_cpu_ops({.threads = 1, .pin = false}));
   const auto model = arch->make();
   model->set_config(c);
-  Planner plan(*out, *ops, *arch, c);
+  Planner plan(out, *ops, *arch, c);
   ISO_CHECK_OK(plan_weights(plan, *arch, *model));
-  for (const Planner::Missing& m : plan.take_missing()) ISO_CHECK_OK(out->add(m));
-  base::log(base::LogLevel::warning, "{}: dummy weights ({}), nothing was learnt: answers mean nothing", path, kind);
-  const std::string scheme = scheme_for(out->metadata());
-  if (scheme.empty()) return out;
-  return weights::quantize_online(std::move(out), json({{"global_quant_config", scheme}}).dump());
+  for (const Planner::Missing& m : plan.take_missing()) ISO_CHECK_OK(out.add(m));
+  return {};
 }
+
+Result<std::unique_ptr<Checkpoint>> as_quantized(std::unique_ptr<DummyCheckpoint> c) {
+  const std::string scheme = scheme_for(c->metadata());
+  if (scheme.empty()) return c;
+  return weights::quantize_online(std::move(c), json({{"global_quant_config", scheme}}).dump());
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Checkpoint>> dummy_checkpoint(const std::string& path, const std::string& kind) {
+  if (kind != "zero" && kind != "empty" && kind != "xavier")
+    return fail(Code::invalid_argument, "'" + kind + "' is no kind of weights", "--load-dummy", "choose zero, empty or xavier");
+  ISO_TRY(auto out, open_config(path, kind != "xavier"));
+  ISO_CHECK_OK(add_tensors(*out, path));
+  base::log(base::LogLevel::warning, "{}: dummy weights ({}), nothing was learnt: answers mean nothing", path, kind);
+  return as_quantized(std::move(out));
+}
+
+Result<std::unique_ptr<Checkpoint>> planned_checkpoint(const std::string& path) {
+  ISO_TRY(auto out, open_config(path, true));
+  ISO_CHECK_OK(add_tensors(*out, path));
+  return as_quantized(std::move(out));
+}
+
+Result<std::unique_ptr<Checkpoint>> config_checkpoint(const std::string& path) { return open_config(path, true); }
 
 }  // namespace isotope::models

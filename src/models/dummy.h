@@ -13,4 +13,9 @@ namespace isotope::models {
 /// biases 0). Where config.json names a quantization, the weights are quantized while they load, as its checkpoint would be, if there is a scheme for it.
 Result<std::unique_ptr<weights::Checkpoint>> dummy_checkpoint(const std::string& path, const std::string& kind);
 
+/// The tensors that a model of this config.json has, in the formats they would be loaded in, without a word about their values, which are zeros: to plan with.
+Result<std::unique_ptr<weights::Checkpoint>> planned_checkpoint(const std::string& path);
+/// A config.json as a checkpoint without tensors, of whatever architecture.
+Result<std::unique_ptr<weights::Checkpoint>> config_checkpoint(const std::string& path);
+
 }  // namespace isotope::models

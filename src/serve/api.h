@@ -90,6 +90,8 @@ class ApiHandler final : public Handler {
   Reply gc_census(HttpCall&);
   Reply requests(HttpCall&);
   Reply request(HttpCall&);
+  /// The body of a request as a JSON object; errors say what is wrong with it or its headers.
+  Api<Json> body_of(const HttpCall&) const;
 
  private:
   struct Route;
@@ -105,7 +107,6 @@ class ApiHandler final : public Handler {
   const std::string& model_id() const;
   /// The served name that the request means: the one it names, or the first. Fails for any other name.
   Result<std::string> check_model(const Json& body) const;
-  Api<Json> body_of(const HttpCall&) const;
   /// How an endpoint's calls are read and answered.
   struct Endpoint {
     const char* name;                                        ///< in the log

@@ -92,6 +92,8 @@ constexpr FieldRow kTable[] = {
     {"encoding_format", kString, kInEmbedding | kReadElsewhere, 0, -1, false, "float or base64 (of little-endian float32)"},
     {"dimensions", kInteger, kInEmbedding | kReadElsewhere, 1, 1048576, false, "length of the vectors, where the model was trained to have them cut"},
     {"normalize", kBool, kInEmbedding, 0, -1, false, "vectors have length 1; default: what the model's files say"},
+    {"use_activation", kBool, kInRerank | kInScore | kReadElsewhere, 0, -1, false, "false: a cross-encoder's scores as they are, not through the sigmoid that its files name"},
+    {"activation", kBool, kInRerank | kInScore | kReadElsewhere, 0, -1, false, "the older name of use_activation"},
     {"query", kString, kInRerank | kReadElsewhere, 0, -1, false, "what the documents are compared with"},
     {"documents", kArray, kInRerank | kReadElsewhere, 0, -1, false, "texts, or objects with a text"},
     {"top_n", kInteger, kInRerank | kReadElsewhere, 0, 2147483647.0, false, "so many of the best; 0: all"},

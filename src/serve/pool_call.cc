@@ -224,6 +224,14 @@ Api<Pairs> add_pairs(const std::vector<std::string>& first, const std::vector<st
   return pairs;
 }
 
+/// use_activation, or its older name. Cosines have none to use.
+Result<bool> wants_activation(const Fields& f) {
+  ISO_TRY(const auto now, f.boolean("use_activation"));
+  ISO_TRY(const auto older, f.boolean("activation"));
+  if (now && older && *now != *older) return bad_field("activation", fmt::format("activation is {}, use_activation is {}", *older, *now), "send use_activation alone");
+  return now.value_or(older.value_or(true));
+}
+
 /// The first of these names that the request has.
 const char* given(const Fields& f, std::initializer_list<const char*> names) {
   for (const char* n : names)
@@ -295,6 +303,7 @@ Api<PoolCall> parse_rerank(const Json& body, Frontend& front, PoolNames names) {
   ISO_TRY(const auto returned, f.boolean("return_documents"));
   auto writer = std::make_unique<RerankWriter>();
   PoolCall call;
+  ISO_TRY(call.request.activation, wants_activation(f));
   const char* at[2] = {"query", name};
   ISO_TRY(writer->pairs, add_pairs({*query}, documents, at, reader, call.request));
   if (returned.value_or(true))
@@ -315,6 +324,7 @@ Api<PoolCall> parse_score(const Json& body, Frontend& front, PoolNames names) {
   }
   auto writer = std::make_unique<ScoreWriter>();
   PoolCall call;
+  ISO_TRY(call.request.activation, wants_activation(f));
   ISO_TRY(writer->pairs, add_pairs(first, second, at, reader, call.request));
   return answered_by(std::move(writer), std::move(call), std::move(names), reader);
 }

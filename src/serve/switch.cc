@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "serve/anthropic.h"
+#include "serve/fields.h"
 #include "serve/switch_wait.h"
 
 namespace isotope::serve {
@@ -206,8 +207,15 @@ Reply SwitchHandler::models(const HttpCall& call) {
 }
 
 Reply SwitchHandler::change(HttpCall& call, bool load) {
-  const auto name = top_level_string(call.body, "model");
-  if (!name) return error_response(field_error("model", "the request names no model", "send {\"model\": name}"));
+  const auto name = [&]() -> Api<std::string> {
+    ISO_TRY(const Json body, home_.body_of(call));
+    for (const auto& [field, value] : body.items())
+      if (field != "model") return tl::unexpected(field_error(field, "there is no field " + shown(Json(field)), "send {\"model\": name} alone"));
+    ISO_TRY(const auto model, Fields(body).string("model"));
+    if (!model) return tl::unexpected(field_error("model", "the request names no model", "send {\"model\": name}"));
+    return *model;
+  }();
+  if (!name) return error_response(name.error());
   auto entry = wanted(call);
   if (!entry) return error_response(entry.error());
   Entry& e = **entry;

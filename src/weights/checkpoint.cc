@@ -273,7 +273,11 @@ Opened open_directory(const fs::path& dir, const levers::Loading& levers) {
   }
   ISO_TRY(c->vocab_, vocab_from_directory(dir.string(), c->metadata_));
   ISO_CHECK_OK(c->index());
-  return present_quantized(std::move(c));
+  const fs::path beside = dir / "hf_quant_config.json";
+  if (!fs::exists(beside, ec)) return present_quantized(std::move(c));
+  ISO_TRY(const std::string quantization, base::read_text_file(beside.string(), kMaxConfig));
+  ISO_TRY(const nlohmann::json tree, parse_json(quantization, beside.string()));
+  return present_quantized(std::move(c), &tree);
 }
 
 }  // namespace

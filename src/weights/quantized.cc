@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstring>
 #include <nlohmann/json.hpp>
 #include <unordered_map>
 #include <unordered_set>
@@ -12,6 +13,7 @@
 #include "weights/load_all.h"
 #include "weights/metadata.h"
 #include "weights/quantized_decode.h"
+#include "weights/quantized_promise.h"
 
 namespace isotope::weights {
 
@@ -85,8 +87,12 @@ class QuantizedCheckpoint final : public Checkpoint {
     return Data{.view = {.dtype = t.dtype, .data = buffer->data(), .bytes = buffer->size(), .shape = t.shape, .rank = t.rank}, .keep = buffer};
   }
 
-  Result<void> arrange(const Method& method) {
+  Result<void> arrange(const Method& method, Promise promise) {
+    promise_ = std::move(promise);
     for (const TensorEntry& e : in_->tensors()) ISO_CHECK_OK(look_at(e, method));
+    std::vector<std::string> names;
+    for (const Matrix& m : matrices_) names.push_back(m.entry.name);
+    ISO_CHECK_OK(check_plain(promise_, *in_, names));
     for (const TensorEntry& e : in_->tensors())
       if (!taken_.contains(&e)) tensors_.push_back(e);
     for (Matrix& m : matrices_) tensors_.push_back(m.entry);
@@ -114,6 +120,8 @@ class QuantizedCheckpoint final : public Checkpoint {
   /// Does the entry begin a quantized matrix?
   Result<void> look_at(const TensorEntry& e, const Method& method) {
     const auto base = [&](std::string_view suffix) { return e.name.ends_with(suffix) ? e.name.substr(0, e.name.size() - suffix.size()) : std::string(); };
+    if (e.bytes == 0 && (e.name.ends_with(".qweight") || e.name.ends_with(".weight_packed")))
+      return fail(Code::data_loss, "the tensor has no elements", place_of(*in_, e), "use an intact checkpoint");
     if (const std::string b = base(".qweight"); !b.empty()) return words(e, b, method);
     if (const std::string b = base(".weight_packed"); !b.empty()) return packed(e, b, method);
     if (e.dtype == DType::f8_e4m3 || e.dtype == DType::i8 || e.dtype == DType::u8) return bytes(e);
@@ -129,6 +137,11 @@ class QuantizedCheckpoint final : public Checkpoint {
     const int64_t per = 32 / std::clamp(method.bits, 1, 32);
     m.parts.n = awq ? e.shape[1] * 8 : e.shape[1];
     m.parts.k = awq ? e.shape[0] : e.shape[0] * per;
+    if (m.scales) {
+      QuantizedParts shapes = m.parts;
+      shapes.codes = shape_only(m.codes), shapes.scales = shape_only(m.scales), shapes.zeros = shape_only(m.zeros);
+      ISO_CHECK_OK(check_words_kept(promise_, shapes, place_of(*in_, e)));
+    }
     return add(std::move(m), b + ".weight");
   }
 
@@ -136,7 +149,7 @@ class QuantizedCheckpoint final : public Checkpoint {
     Matrix m;
     m.codes = part(e.name), m.scales = part(b + ".weight_scale"), m.zeros = part(b + ".weight_zero_point"), m.columns = part(b + ".weight_g_idx");
     m.parts = {.layout = Layout::packed_rows, .bits = method.bits, .n = e.shape[0]};
-    part(b + ".weight_shape");  // what the other shapes say, but for padding, which nobody writes
+    const TensorEntry* const shape = part(b + ".weight_shape");  // what the other shapes say, but for padding, which nobody writes
     if (e.dtype == DType::u8) {
       m.parts.layout = Layout::fp4, m.parts.k = e.shape[1] * 2, m.parts.divide_by_global = true;
       m.global = part(b + ".weight_global_scale");
@@ -144,7 +157,8 @@ class QuantizedCheckpoint final : public Checkpoint {
     } else {
       m.parts.k = e.shape[1] * (32 / std::clamp(method.bits, 1, 32));
     }
-    return add(std::move(m), b + ".weight");
+    ISO_CHECK_OK(add(std::move(m), b + ".weight"));
+    return shape && !shape_seen_ ? check_shape(*shape, matrices_.back()) : Result<void>();
   }
 
   /// E4M3, int8 or pairs of E2M1 under the matrix' own name, with scales beside it. Stacked experts have no ".weight".
@@ -169,11 +183,36 @@ class QuantizedCheckpoint final : public Checkpoint {
     return add(std::move(m), e.name);
   }
 
+  /// The shape that the file states. It is data and not header, so that one has to do for all; with groups the scales say the same.
+  Result<void> check_shape(const TensorEntry& shape, const Matrix& m) {
+    shape_seen_ = true;
+    if ((shape.dtype != DType::i64 && shape.dtype != DType::i32) || shape.rank != 1 || shape.shape[0] != 2) return {};
+    return load_one(*in_, {{&shape}, [&](std::span<Data> d) -> Result<void> {
+                             int64_t said[2];
+                             for (size_t i = 0; i < 2; ++i) {
+                               int32_t narrow;
+                               if (shape.dtype == DType::i64) std::memcpy(&said[i], static_cast<const std::byte*>(d[0].view.data) + i * 8, 8);
+                               else std::memcpy(&narrow, static_cast<const std::byte*>(d[0].view.data) + i * 4, 4), said[i] = narrow;
+                             }
+                             const int64_t spare = m.parts.k - said[1];  // a last word need not be full
+                             if (said[0] == m.parts.n && spare >= 0 && spare < 32) return {};
+                             return fail(Code::data_loss,
+                                         fmt::format("{} promises {} bits, which makes codes of [{}, {}] a matrix [{}, {}]; the file says it is [{}, {}]", promise_.source, m.parts.bits,
+                                                     m.codes->shape[0], m.codes->shape[1], m.parts.n, m.parts.k, said[0], said[1]),
+                                         place_of(*in_, *m.codes), "download config.json and weights of one release again, or correct num_bits if the weights are right");
+                           }});
+  }
+
   Result<void> add(Matrix m, std::string name) {
+    const std::string where = place_of(*in_, *m.codes);
+    ISO_CHECK_OK(check_kind(promise_, *m.codes, m.parts.layout, where));
     if (!m.scales) return fail(Code::data_loss, "the scales are missing", "quantized matrix " + name, "use an intact checkpoint");
     QuantizedParts& p = m.parts;
     p.codes = shape_only(m.codes), p.scales = shape_only(m.scales), p.zeros = shape_only(m.zeros), p.columns = shape_only(m.columns), p.global = shape_only(m.global);
+    if (p.layout == Layout::floats8)
+      for (const PromisedGroup& g : promise_.groups) p.block = g.block;
     ISO_CHECK_OK(check_quantized(p, name));
+    ISO_CHECK_OK(check_sizes_kept(promise_, p, where));
     TensorEntry& t = m.entry;
     t = {.name = std::move(name), .dtype = decoded_type(p), .shape = {p.n, p.k}, .rank = 2, .file = m.codes->file, .offset = m.codes->offset};
     if (m.codes->rank == 3) t.shape = {p.matrices, p.n, p.k, 0}, t.rank = 3;
@@ -183,6 +222,8 @@ class QuantizedCheckpoint final : public Checkpoint {
   }
 
   std::unique_ptr<Checkpoint> in_;
+  Promise promise_;
+  bool shape_seen_ = false;
   std::vector<TensorEntry> tensors_;
   std::vector<Matrix> matrices_;
   std::unordered_set<const TensorEntry*> taken_;
@@ -200,6 +241,20 @@ const json* config_of(const Metadata& m) {
       if (const auto it = at->find(key); it != at->end() && it->is_object()) return &*it;
   }
   return nullptr;
+}
+
+int64_t layers_of(const Metadata& m) {
+  for (const char* key : {"num_hidden_layers", "text_config.num_hidden_layers"})
+    if (const auto n = m.integer_or(key, -1); n && *n > 0) return *n;
+  return INT64_MAX;
+}
+
+/// Stacks of experts in MXFP4 as GPT-OSS has them: NAME_blocks and NAME_scales.
+std::vector<std::string> block_names(const Checkpoint& c) {
+  std::vector<std::string> out;
+  for (const TensorEntry& e : c.tensors())
+    if (e.name.ends_with("_blocks")) out.push_back(e.name.substr(0, e.name.size() - 7));
+  return out;
 }
 
 Result<Method> method_of(const json& q, const std::string& source) {
@@ -234,13 +289,27 @@ std::string quantization_names() {
   return s;
 }
 
-Result<std::unique_ptr<Checkpoint>> present_quantized(std::unique_ptr<Checkpoint> c) {
-  const json* const q = config_of(c->metadata());
-  if (!q) return c;
+Result<std::unique_ptr<Checkpoint>> present_quantized(std::unique_ptr<Checkpoint> c, const json* other) {
+  const json* q = config_of(c->metadata());
+  std::string source = c->metadata().source() + ", quantization_config";
+  json beside;
+  if (!q && other && other->is_object() && other->contains("quantization") && (*other)["quantization"].is_object()) {
+    beside = (*other)["quantization"], beside["quant_method"] = "modelopt";
+    q = &beside, source = "hf_quant_config.json beside " + c->metadata().source();
+  }
+  if (!q) {
+    ISO_CHECK_OK(check_unannounced(*c));
+    return c;
+  }
   ISO_TRY(const Method method, method_of(*q, c->metadata().source()));
+  ISO_TRY(Promise promise, read_promise(*q, q->contains("quant_method") && (*q)["quant_method"].is_string() ? (*q)["quant_method"].get<std::string>() : "", std::move(source)));
+  promise.layers = layers_of(c->metadata());
+  if (promise.method == "mxfp4") {
+    ISO_CHECK_OK(check_plain(promise, *c, block_names(*c)));
+  }
   if (method.name.empty()) return c;
   auto out = std::make_unique<QuantizedCheckpoint>(std::move(c));
-  ISO_CHECK_OK(out->arrange(method));
+  ISO_CHECK_OK(out->arrange(method, std::move(promise)));
   return out;
 }
 

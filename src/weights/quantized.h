@@ -3,6 +3,7 @@
 #pragma once
 
 #include <memory>
+#include <nlohmann/json_fwd.hpp>
 
 #include "weights/checkpoint.h"
 
@@ -14,7 +15,8 @@ bool known_quantization(std::string_view method);
 std::string quantization_names();
 
 /// The checkpoint with its quantized matrices put together, or itself when its config.json names no known method. Fails when a matrix lacks a part or the
-/// shapes of its parts do not belong together; what a file says in bits or groups that has no decoder is an error that names it.
-Result<std::unique_ptr<Checkpoint>> present_quantized(std::unique_ptr<Checkpoint>);
+/// shapes of its parts do not belong together, or when the tensors are not what the file says of method, bits, groups and modules; what it says in bits or
+/// groups that has no decoder is an error that names it. `beside`: hf_quant_config.json, which counts where config.json says nothing, or null.
+Result<std::unique_ptr<Checkpoint>> present_quantized(std::unique_ptr<Checkpoint>, const nlohmann::json* beside = nullptr);
 
 }  // namespace isotope::weights

@@ -35,8 +35,9 @@ struct Grid {
 
 int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
-/// How many of n one of `count` scales covers, 0 if that does not come out even. Blocks of 128 may be cut at the end, where FP8 has blocks.
-int64_t side(int64_t n, int64_t count, bool floats) {
+/// How many of n one of `count` scales covers, 0 if that does not come out even. Where FP8 has blocks, those of the stated size or 128 may be cut at the end.
+int64_t side(int64_t n, int64_t count, bool floats, int64_t stated) {
+  if (stated > 0 && count > 1 && count < n && count == ceil_div(n, stated)) return stated;
   if (floats && count < n && count == ceil_div(n, 128)) return 128;
   return n % count ? 0 : n / count;
 }
@@ -57,7 +58,7 @@ Result<Grid> grid_of(const QuantizedParts& p, const std::string& name) {
   const int64_t down = table ? s.shape[size_t(s.rank - 2)] : each, across = table ? s.shape[size_t(s.rank - 1)] : 1;
   if (down < 1 || across < 1 || down * across != each || down > p.n || across > p.k) return bad(name, fmt::format("scales are {} for [{}, {}]", shape_of(s), p.n, p.k));
   const bool floats = p.layout == Layout::floats8;
-  const Grid g{down, across, side(p.n, down, floats), side(p.k, across, floats)};
+  const Grid g{down, across, side(p.n, down, floats, p.block[0]), side(p.k, across, floats, p.block[1])};
   if (g.rows == 0 || g.columns == 0) return bad(name, fmt::format("scales are {} for [{}, {}]", shape_of(s), p.n, p.k));
   return g;
 }

@@ -1,6 +1,7 @@
 // From the tensors of one quantized matrix to rows of values. Internal to quantized.cc; the tests compare it with the methods' own libraries.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -28,6 +29,7 @@ struct QuantizedParts {
   int64_t matrices = 1;         ///< [matrices * n, k]: experts stacked in one tensor
   int64_t n = 0, k = 0;
   bool zero_less_one = false;   ///< gptq: the file holds the zero point less one
+  std::array<int64_t, 2> block{};  ///< floats8: rows and columns of a scale as config.json says; 0: as shapes and blocks of 128 make likely
   bool divide_by_global = false;///< fp4: the scale for all divides
   tensor::HostTensor codes, scales, zeros, columns, global;  ///< columns [k]: the group of each column
 };

@@ -4,6 +4,7 @@
 
 #include "serve/call.h"
 #include "serve/frontend.h"
+#include "serve/pool_call.h"
 #include "serve/route_headers.h"
 #include "support/byte_tokenizer.h"
 #include "support/fake_engine.h"
@@ -227,6 +228,25 @@ TEST(ChatTemplates, RaiseIsARefusalWithItsText) {
   ASSERT_FALSE(call);
   EXPECT_EQ(serve::http_status(call.error()), 400);
   EXPECT_THAT(call.error().error.message(), HasSubstr("roles must alternate"));
+}
+
+TEST(PoolFields, ActivationOfScores) {
+  FakeEngine engine({.labels = 1});
+  const auto front = *serve::Frontend::create(engine, std::make_unique<ByteTokenizer>(), {});
+  const struct {
+    const char* fields;
+    bool activation;
+  } cases[] = {{"", true}, {R"(, "use_activation": null)", true}, {R"(, "use_activation": true)", true}, {R"(, "use_activation": false)", false}, {R"(, "activation": false)", false},
+               {R"(, "activation": false, "use_activation": false)", false}};
+  for (const auto& c : cases) {
+    const auto score = serve::parse_score(*serve::parse_json(std::string(R"({"text_1": "a", "text_2": ["b"])") + c.fields + "}"), *front, {});
+    ASSERT_TRUE(score) << score.error().error.message();
+    EXPECT_TRUE(score->request.classify);
+    EXPECT_EQ(score->request.activation, c.activation) << c.fields;
+    const auto rerank = serve::parse_rerank(*serve::parse_json(std::string(R"({"query": "a", "documents": ["b"])") + c.fields + "}"), *front, {});
+    ASSERT_TRUE(rerank) << rerank.error().error.message();
+    EXPECT_EQ(rerank->request.activation, c.activation) << c.fields;
+  }
 }
 
 }  // namespace

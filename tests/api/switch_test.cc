@@ -248,6 +248,24 @@ TEST_F(Switched, LoadsAndUnloadsOnWish) {
   EXPECT_EQ(post("/models/load", {{"model", "x"}}).status, 404);
 }
 
+TEST_F(Switched, BodiesOfLoadingAreChecked) {
+  start({.autoload = false});
+  struct Case {
+    Json body;
+    const char *field, *says;
+  };
+  for (const char* path : {"/models/load", "/models/unload"})
+    for (const Case& c : {Case{{{"model", "b"}, {"modle", "a"}}, "modle", "there is no field"}, {{{"model", 5}}, "model", "expected a string"}, {{{"model", nullptr}}, "model", "names no model"},
+                          {{{"model", "b"}, {"extra_args", Json::array()}}, "extra_args", "there is no field"}, {Json::array({"b"}), nullptr, "must be a JSON object"}}) {
+      const HttpReply r = post(path, c.body);
+      EXPECT_EQ(r.status, 400) << r.body;
+      const Json error = Json::parse(r.body)["error"];
+      EXPECT_THAT(error["message"].get<std::string>(), HasSubstr(c.says));
+      if (c.field) EXPECT_EQ(error["param"], c.field);
+    }
+  EXPECT_EQ(b_.opened, 0);
+}
+
 TEST_F(Switched, KeysComeBeforeLoading) {
   start({.keys = {"secret"}});
   EXPECT_EQ(complete("b").status, 401);

@@ -2,6 +2,7 @@
 import json
 import os
 import stat
+import struct
 import subprocess
 import tempfile
 import time
@@ -136,6 +137,49 @@ class Files(Cases):
             (["inspect", "/dev/null"], 2, "the path leads to a device or pipe"),
             (["inspect", folder], 1, "the folder holds neither"),
         ])
+
+    def test_inspect_of_a_config_alone(self):
+        llama = {"architectures": ["LlamaForCausalLM"], "hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2,
+                 "vocab_size": 100, "max_position_embeddings": 512, "tie_word_embeddings": False, "rms_norm_eps": 1e-5}
+        layer = 64 * 64 * 2 + 64 * 32 * 2 + 3 * 64 * 128 + 2 * 64
+        config = self.path("config.json", json.dumps(llama).encode())
+        for model in (config, os.path.dirname(config)):
+            facts = json.loads(run("inspect", "--json", model).stdout)
+            self.assertEqual((facts["architecture"], facts["container"], facts["parameters"]), ("LlamaForCausalLM", "none", 2 * layer + 2 * 100 * 64 + 64))
+            self.assertEqual(facts["weight_bytes"], 2 * facts["parameters"])
+            self.assertEqual(facts["config"]["layers"], 2)
+            self.assertEqual(facts["memory"][-1]["kv_bytes"], 512 * 2 * 2 * 2 * 2 * 16)
+            r = run("inspect", model)
+            self.assertIn("config.json alone", r.stdout)
+            self.assertEqual((r.returncode, r.stderr), (0, ""))
+        self.check([(["inspect", "--check-tensors", config], 2, "no weights to check")])
+        quantized = self.path("fp8.json", json.dumps(dict(llama, hidden_size=128, quantization_config={"quant_method": "fp8", "weight_block_size": [128, 128]})).encode())
+        self.assertLess(json.loads(run("inspect", "--json", quantized).stdout)["bits_per_weight"], 14)
+        latent = json.loads(run("inspect", "--json", os.path.join(REPO, "tests/oracle/goldens/deepseek_v3/config.json")).stdout)
+        one = latent["metadata"]["kv_lora_rank"] + latent["metadata"]["qk_rope_head_dim"]
+        self.assertEqual(latent["memory"][-1]["kv_bytes"], latent["config"]["context_length"] * (latent["config"]["layers"] + latent["config"]["mtp_heads"]) * one * 2)
+        unknown = run("inspect", self.path("unknown.json", b'{"architectures": ["NobodyForCausalLM"], "hidden_size": 4}'))
+        self.assertEqual(unknown.returncode, 0)
+        self.assertIn("cannot run: architectures names 'NobodyForCausalLM'", unknown.stdout)
+        self.check([(["inspect", self.path("broken.json", b"{")], 1, "broken.json")])
+
+    def test_inspect_checks_values(self):
+        values = bytearray(struct.pack("<6f", *[1.0] * 6))
+        header = json.dumps({"a.weight": {"dtype": "F32", "shape": [2, 3], "data_offsets": [0, 24]}}).encode()
+        self.path("config.json", b"{}")
+        folder = os.path.dirname(self.path("model.safetensors", struct.pack("<Q", len(header)) + header + values))
+        good = run("inspect", "--check-tensors", folder)
+        self.assertEqual(good.returncode, 0, good.stderr)
+        self.assertIn("0 of 1 tensors, 6 values looked at", good.stdout)
+        values[16:20] = struct.pack("<f", float("nan"))
+        self.path("model.safetensors", struct.pack("<Q", len(header)) + header + values)
+        self.assertEqual(run("inspect", folder).returncode, 0)
+        for flag in ("--check", "--check-tensors"):
+            bad = run("inspect", flag, "--json", folder)
+            self.assertEqual(bad.returncode, 1)
+            self.assertIn("1 of 1 tensors have values that are no numbers: 1 NaN, 0 infinite, the first at [1, 1]", bad.stderr)
+            self.assertIn("model.safetensors, tensor 'a.weight'", bad.stderr)
+            self.assertEqual(json.loads(bad.stdout)["values"]["bad"][0]["first"], [1, 1])
 
     def test_output_files(self):
         self.check([

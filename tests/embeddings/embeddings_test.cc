@@ -38,10 +38,10 @@ Result<std::unique_ptr<Engine>> open(const fs::path& folder, Precision p = Preci
   return Engine::open(o, levers::Levers::defaults());
 }
 
-Result<Vectors> pool(Engine& e, std::vector<PoolInput> inputs, bool classify = false) {
+Result<Vectors> pool(Engine& e, std::vector<PoolInput> inputs, bool classify = false, bool activation = true) {
   auto promise = std::make_shared<std::promise<Result<Vectors>>>();
   auto future = promise->get_future();
-  ISO_CHECK_OK(e.pool({.inputs = std::move(inputs), .classify = classify, .done = [promise](Result<Vectors> v) { promise->set_value(std::move(v)); }}));
+  ISO_CHECK_OK(e.pool({.inputs = std::move(inputs), .classify = classify, .activation = activation, .done = [promise](Result<Vectors> v) { promise->set_value(std::move(v)); }}));
   return future.get();
 }
 
@@ -104,6 +104,16 @@ TEST_P(Goldens, DefaultPrecisionIsClose) {
     if (g.classify) EXPECT_NEAR((*got)[i][0], g.expected[i][0], 5e-3);
     else EXPECT_GE(cosine((*got)[i], g.expected[i]), 0.9999) << "input " << i;
   }
+}
+
+TEST_P(Goldens, ScoresWithoutTheirActivation) {
+  const Golden g(kGoldens / GetParam());
+  const auto engine = open(g.folder);
+  const auto usual = pool(**engine, g.inputs, g.classify), raw = pool(**engine, g.inputs, g.classify, false);
+  ASSERT_TRUE(usual && raw);
+  if (!g.classify) EXPECT_EQ(*usual, *raw);
+  const bool sigmoid = g.classify && (*engine)->pooling()->sigmoid;
+  for (size_t i = 0; i < usual->size(); ++i) EXPECT_FLOAT_EQ((*usual)[i][0], sigmoid ? 1 / (1 + std::exp(-(*raw)[i][0])) : (*raw)[i][0]);
 }
 
 // Contract 1: company, order, number of threads, batch borders.

@@ -1,6 +1,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <array>
 #include <cstring>
 #include <filesystem>
 
@@ -122,6 +123,9 @@ std::vector<Damaged> damaged() {
        SafetensorsWriter().tensor("a.qweight", {8, 8}, DType::f32, codes).tensor("a.qzeros", {2, 1}, DType::i32, z).tensor("a.scales", {2, 8}, DType::f16, s), "codes are F32"},
       {"codes as a vector", kGptq,
        SafetensorsWriter().tensor("a.qweight", {64}, DType::i32, codes).tensor("a.qzeros", {2, 1}, DType::i32, z).tensor("a.scales", {2, 8}, DType::f16, s), ""},
+      {"nothing of a huge width", kGptq, SafetensorsWriter().tensor("a.qweight", {0, int64_t{1} << 61}, DType::i32, "").tensor("a.scales", {0, int64_t{1} << 61}, DType::f16, ""), "no elements"},
+      {"huge scales of nothing", kGptq,
+       SafetensorsWriter().tensor("a.qweight", {8, 8}, DType::i32, codes).tensor("a.qzeros", {0, int64_t{1} << 61}, DType::i32, "").tensor("a.scales", {2, 8}, DType::f16, s), "zero points are I32"},
       {"twice", kGptq,
        SafetensorsWriter().tensor("a.qweight", {8, 8}, DType::i32, codes).tensor("a.qzeros", {2, 1}, DType::i32, z).tensor("a.scales", {2, 8}, DType::f16, s)
            .tensor("a.weight", {8, 64}, DType::f16, zeros(1024)), "both quantized and plain"},
@@ -143,6 +147,163 @@ TEST(Damaged, FilesAreNamedAndRefused) {
     EXPECT_FALSE(c.error().source.empty()) << d.name;
     EXPECT_FALSE(c.error().remedy.empty()) << d.name;
   }
+}
+
+/// A checkpoint whose tensors are not what its config.json says.
+struct Contradiction {
+  const char* name;
+  const char* config;  ///< quantization_config; null: none
+  SafetensorsWriter tensors;
+  const char* says;    ///< empty: it loads
+  const char* tensor = "a";
+};
+
+SafetensorsWriter plain(std::initializer_list<const char*> names) {
+  SafetensorsWriter w;
+  for (const char* n : names) w.tensor(n, {8, 64}, DType::bf16, zeros(1024));
+  return w;
+}
+/// [8, 64] in groups of 32 columns.
+SafetensorsWriter gptq_words(int bits = 4) {
+  return SafetensorsWriter().tensor("a.qweight", {64 * bits / 32, 8}, DType::i32, zeros(size_t(64 * bits))).tensor("a.qzeros", {2, 8 * bits / 32}, DType::i32, zeros(size_t(2 * bits)))
+      .tensor("a.scales", {2, 8}, DType::f16, zeros(32));
+}
+SafetensorsWriter awq_words() {
+  return SafetensorsWriter().tensor("a.qweight", {64, 1}, DType::i32, zeros(256)).tensor("a.qzeros", {2, 1}, DType::i32, zeros(8)).tensor("a.scales", {2, 8}, DType::f16, zeros(32));
+}
+SafetensorsWriter packed(int64_t groups, std::array<int64_t, 2> shape = {8, 64}) {
+  return SafetensorsWriter().tensor("a.weight_packed", {8, 8}, DType::i32, zeros(256)).tensor("a.weight_scale", {8, groups}, DType::bf16, zeros(size_t(16 * groups)))
+      .tensor("a.weight_shape", {2}, DType::i64, std::string(reinterpret_cast<const char*>(shape.data()), 16));
+}
+SafetensorsWriter fp8(const char* name, std::vector<int64_t> scales, const char* suffix = "_scale_inv") {
+  size_t n = 4;
+  for (int64_t s : scales) n *= size_t(s);
+  return SafetensorsWriter().tensor(name, {256, 192}, DType::f8_e4m3, zeros(256 * 192)).tensor(std::string(name) + suffix, scales, DType::f32, zeros(n));
+}
+SafetensorsWriter with(SafetensorsWriter w, const char* name) { return w.tensor(name, {256, 192}, DType::bf16, zeros(256 * 192 * 2)); }
+
+const char* const kFp8 = R"({"quant_method": "fp8", "weight_block_size": [128, 128]})";
+const char* const kLayer0 = "model.layers.0.mlp.up_proj.weight";
+#define CT(weights, more) R"({"quant_method": "compressed-tensors", "config_groups": {"g": {"targets": ["Linear"], "weights": )" weights "}}" more "}"
+
+std::vector<Contradiction> contradictions() {
+  return {
+      // Plain where quantized was promised.
+      {"awq plain", R"({"quant_method": "awq", "bits": 4})", plain({"a.weight"}), "promises awq weights (4 bits), the tensor is plain BF16 [8, 64]"},
+      {"gptq plain", kGptq, plain({"lm_head.weight", "a.weight"}), "promises gptq weights (4 bits, groups of 32 columns), the tensor is plain"},
+      {"fp8 plain", kFp8, plain({"a.weight"}), "promises fp8 weights (a scale for each 128 x 128), the tensor is plain"},
+      {"ct plain", CT(R"({"num_bits": 4, "type": "int", "group_size": 32})", ""), plain({"a.weight"}), "promises compressed-tensors weights (int of 4 bits, groups of 32 columns)"},
+      {"modelopt plain", R"({"quant_method": "modelopt", "quant_algo": "FP8"})", plain({"a.weight"}), "promises modelopt weights"},
+      {"mxfp4 plain", R"({"quant_method": "mxfp4"})", plain({"a.weight"}), "promises mxfp4 weights"},
+      {"one layer plain", kFp8, with(fp8("model.layers.1.mlp.up_proj.weight", {2, 2}), kLayer0), "others of its kind are quantized", kLayer0},
+      // What stays plain by custom, or because the file says so.
+      {"never quantized", kFp8, plain({"model.embed_tokens.weight", "lm_head.weight", "model.norm.weight", "model.layers.0.mlp.gate.weight"}), ""},
+      {"ignored", R"({"quant_method": "fp8", "ignored_layers": ["model.layers.0.mlp.gate_up_proj"]})", with(fp8("model.layers.1.mlp.up_proj.weight", {1}), kLayer0), ""},
+      {"not converted", R"({"quant_method": "fp8", "modules_to_not_convert": ["layers.0.mlp"]})", with(fp8("model.layers.1.mlp.up_proj.weight", {1}), kLayer0), ""},
+      {"ignored by expression", CT(R"({"num_bits": 8, "type": "float"})", R"(, "ignore": ["re:.*layers\\.0\\..*"])"), with(fp8("model.layers.1.mlp.up_proj.weight", {256, 1}, "_scale"), kLayer0), ""},
+      {"unreadable expression", CT(R"({"num_bits": 8, "type": "float"})", R"(, "ignore": ["re:*("])"), with(fp8("model.layers.1.mlp.up_proj.weight", {256, 1}, "_scale"), kLayer0), ""},
+      {"left out by shell pattern", R"({"quant_method": "modelopt", "quant_algo": "FP8", "exclude_modules": ["model.layers.0*"]})",
+       with(fp8("model.layers.1.mlp.up_proj.weight", {1}, "_scale"), kLayer0), ""},
+      {"not among the targets", R"({"quant_method": "compressed-tensors", "config_groups": {"g": {"targets": ["re:.*layers.1.*"], "weights": {"num_bits": 8}}}})",
+       with(fp8("model.layers.1.mlp.up_proj.weight", {256, 1}, "_scale"), kLayer0), ""},
+      {"another kind plain", kFp8, with(fp8("model.layers.1.mlp.up_proj.weight", {2, 2}), "model.layers.0.self_attn.indexer.weights_proj.weight"), ""},
+      {"awq modules without codes", R"({"quant_method": "awq", "bits": 4, "group_size": 32})", with(awq_words(), "b.weight"), ""},
+      {"kv cache alone", R"({"quant_method": "compressed-tensors", "config_groups": {}, "kv_cache_scheme": {"num_bits": 8}})", plain({"a.weight"}), ""},
+      // Another method.
+      {"fp8 as gptq", kGptq, fp8("a.weight", {2, 2}), "promises gptq weights, the tensor is F8_E4M3 [256, 192]"},
+      {"gptq as fp8", kFp8, gptq_words(), "promises fp8 weights, the tensor is I32 [8, 8]: words of gptq or awq"},
+      {"packed as awq", R"({"quant_method": "awq", "bits": 4})", packed(2), "promises awq weights, the tensor is I32 [8, 8]: packed by compressed-tensors"},
+      {"int8 as fp8", R"({"quant_method": "fp8"})", SafetensorsWriter().tensor("a.weight", {8, 64}, DType::i8, zeros(512)).tensor("a.weight_scale", {8, 1}, DType::f32, zeros(32)), "promises fp8 weights"},
+      {"awq as gptq", kGptq, awq_words(), "are awq's"},
+      {"gptq as awq", R"({"quant_method": "awq", "bits": 4, "group_size": 32})", gptq_words(), "are gptq's"},
+      {"ints as floats", CT(R"({"num_bits": 8, "type": "float", "strategy": "channel"})", ""),
+       SafetensorsWriter().tensor("a.weight", {8, 64}, DType::i8, zeros(512)).tensor("a.weight_scale", {8, 1}, DType::f32, zeros(32)), "promises float of 8 bits, a scale for each row; codes I8 [8, 64]"},
+      // Other bits and groups.
+      {"gptq of 8 bits", kGptq, gptq_words(8), "promises 4 bits, zero points [2, 2] for scales [2, 8] are of 8 bits"},
+      {"gptq of 4 bits", R"({"quant_method": "gptq", "bits": 8, "group_size": 32})", gptq_words(), "promises 8 bits, zero points [2, 1] for scales [2, 8] are of 4 bits"},
+      {"gptq groups", R"({"quant_method": "gptq", "bits": 4, "group_size": 64})", gptq_words(), "groups of 64 columns; codes I32 [8, 8] and scales [2, 8] are whole numbers of 4 bits, [8, 64] with a scale for each 32 columns"},
+      {"gptq whole rows", R"({"quant_method": "gptq", "bits": 4, "group_size": -1})", gptq_words(), "each 32 columns"},
+      {"gptq by module", R"({"quant_method": "gptq", "bits": 4, "group_size": 64, "dynamic": {"+:a": {"group_size": 32}}})", gptq_words(), ""},
+      {"gptq right", kGptq, gptq_words(), ""},
+      {"awq groups", R"({"quant_method": "awq", "w_bit": 4, "q_group_size": 64})", awq_words(), "groups of 64 columns"},
+      {"ct groups", CT(R"({"num_bits": 4, "type": "int", "strategy": "group", "group_size": 64})", ""), packed(2), "groups of 64 columns"},
+      {"ct rows", CT(R"({"num_bits": 4, "type": "int", "strategy": "channel"})", ""), packed(2), "a scale for each row"},
+      {"ct bits", CT(R"({"num_bits": 8, "type": "int", "strategy": "channel"})", ""), packed(1), "promises 8 bits, which makes codes of [8, 8] a matrix [8, 32]; the file says it is [8, 64]"},
+      {"ct bits and groups", CT(R"({"num_bits": 8, "type": "int", "strategy": "group", "group_size": 32})", ""), packed(2), "[8, 32] with a scale for each 16 columns"},
+      {"ct right", CT(R"({"num_bits": 4, "type": "int", "strategy": "group", "group_size": 32})", ""), packed(2), ""},
+      {"ct one of two", R"({"quant_method": "compressed-tensors", "config_groups": {"g": {"weights": {"num_bits": 4, "group_size": 64}}, "h": {"weights": {"num_bits": 4, "group_size": 32}}}})", packed(2), ""},
+      {"groups as a word", R"({"quant_method": "gptq", "bits": 4, "group_size": "all"})", gptq_words(), "group_size is \"all\"", nullptr},
+      // Blocks of FP8.
+      {"blocks of 64", kFp8, fp8("a.weight", {4, 3}), "a scale for each 128 x 128; codes F8_E4M3 [256, 192] and scales [4, 3] are floats of 8 bits, [256, 192] with a scale for 64 rows by each 64 columns"},
+      {"rows for blocks", kFp8, fp8("a.weight", {256, 1}), "a scale for each 128 x 128"},
+      {"one for blocks", kFp8, fp8("a.weight", {1}), "a scale for each 128 x 128"},
+      {"blocks right, cut", kFp8, fp8("a.weight", {2, 2}), ""},
+      {"blocks of 96 x 160, cut", R"({"quant_method": "fp8", "weight_block_size": [96, 160]})", fp8("a.weight", {3, 2}), ""},
+      {"blocks of one number", R"({"quant_method": "fp8", "weight_block_size": 128})", fp8("a.weight", {2, 2}), "weight_block_size is 128", nullptr},
+      // Quantized where nothing was promised.
+      {"unannounced qweight", nullptr, gptq_words(), "has no quantization_config"},
+      {"unannounced weight_packed", nullptr, packed(2), "has no quantization_config"},
+      {"unannounced weight_scale", nullptr, fp8("a.weight", {256, 1}, "_scale"), "has no quantization_config"},
+      {"unannounced weight_scale_inv", nullptr, fp8("a.weight", {2, 2}), "has no quantization_config"},
+      {"E4M3 alone", nullptr, SafetensorsWriter().tensor("a.weight", {8, 64}, DType::f8_e4m3, zeros(512)), ""},
+  };
+}
+
+TEST(Contradictions, BetweenConfigAndTensorsAreErrorsThatNameBoth) {
+  for (const Contradiction& k : contradictions()) {
+    SCOPED_TRACE(k.name);
+    test::TempDir dir;
+    dir.write("config.json", std::string(R"({"architectures": ["LlamaForCausalLM"])") + (k.config ? std::string(R"(, "quantization_config": )") + k.config : "") + "}");
+    dir.write("model.safetensors", k.tensors.bytes());
+    const auto c = open_checkpoint(dir.path(), {});
+    EXPECT_EQ(bool(c), !*k.says) << (c ? "it loads" : c.error().message());
+    if (c || !*k.says) continue;
+    EXPECT_THAT(c.error().message(), HasSubstr(k.says));
+    if (k.tensor) EXPECT_THAT(c.error().source, testing::StartsWith(dir.path() + "/model.safetensors, tensor '" + k.tensor));
+    EXPECT_THAT(c.error().message(), HasSubstr("config.json"));
+    EXPECT_FALSE(c.error().remedy.empty());
+  }
+}
+
+TEST(Contradictions, BlocksOfTheStatedSizeAreCutAtTheEnd) {
+  test::TempDir dir;
+  dir.write("config.json", R"({"architectures": ["LlamaForCausalLM"], "quantization_config": {"quant_method": "fp8", "weight_block_size": [48, 64]}})");
+  dir.write("model.safetensors", SafetensorsWriter().tensor("a.weight", {100, 96}, DType::f8_e4m3, std::string(9600, '\x38'))
+                                     .tensor("a.weight_scale_inv", {3, 2}, DType::f32, std::vector<float>{1, 2, 3, 4, 5, 6}).bytes());
+  const auto c = open_checkpoint(dir.path(), {});
+  ASSERT_TRUE(c) << c.error().message();
+  const std::vector<float> v = values(**c, *(*c)->find("a.weight"));
+  ASSERT_EQ(v.size(), 9600u);
+  for (size_t r = 0; r < 100; ++r)
+    for (size_t k = 0; k < 96; ++k) ASSERT_EQ(v[r * 96 + k], float(1 + r / 48 * 2 + k / 64)) << r << " " << k;
+}
+
+TEST(Contradictions, HeadsBehindTheLayersMayBeOfAnotherMake) {
+  test::TempDir dir;
+  dir.write("config.json", std::string(R"({"architectures": ["LlamaForCausalLM"], "num_hidden_layers": 2, "quantization_config": )") + kFp8 + "}");
+  dir.write("model.safetensors", with(fp8("model.layers.1.mlp.up_proj.weight", {2, 2}), "model.layers.2.mlp.up_proj.weight").bytes());
+  const auto c = open_checkpoint(dir.path(), {});
+  EXPECT_TRUE(c) << c.error().message();
+}
+
+TEST(Contradictions, HfQuantConfigCountsWhereConfigSaysNothing) {
+  test::TempDir dir;
+  const auto write = [&](const SafetensorsWriter& w, const char* more) {
+    dir.write("config.json", std::string(R"({"architectures": ["LlamaForCausalLM"])") + more + "}");
+    dir.write("model.safetensors", w.bytes());
+    return open_checkpoint(dir.path(), {});
+  };
+  dir.write("hf_quant_config.json", R"({"producer": {"name": "modelopt"}, "quantization": {"quant_algo": "FP8", "exclude_modules": ["lm_head"]}})");
+  const auto good = write(fp8("a.weight", {1}, "_scale"), "");
+  ASSERT_TRUE(good) << good.error().message();
+  EXPECT_EQ((*good)->tensors().size(), 1u) << "put together";
+  const auto bad = write(plain({"a.weight"}), "");
+  ASSERT_FALSE(bad);
+  EXPECT_THAT(bad.error().message(), HasSubstr("hf_quant_config.json beside"));
+  const auto words = write(gptq_words(), std::string(R"(, "quantization_config": )").append(kGptq).c_str());
+  EXPECT_TRUE(words) << "config.json goes first";
+  dir.write("hf_quant_config.json", "{");
+  EXPECT_FALSE(write(plain({"a.weight"}), ""));
 }
 
 TEST(Damaged, ZeroPointsThatLeaveTheRangeAreErrorsWhenRead) {
