@@ -135,9 +135,23 @@ def install(a, names):
     return good
 
 
+def busy_cores(seconds=1.0):
+    """Cores' worth of work that others do just now. The system's own load average remembers a minute; a build that has just ended would count."""
+    def ticks():
+        with open("/proc/stat") as f:
+            values = [int(v) for v in f.readline().split()[1:9]]
+        return sum(values), values[3] + values[4]  # idle, and waiting for a disk
+    if not os.path.exists("/proc/stat"):
+        return os.getloadavg()[0]
+    all0, idle0 = ticks()
+    time.sleep(seconds)
+    all1, idle1 = ticks()
+    return os.cpu_count() * (1 - (idle1 - idle0) / max(1, all1 - all0))
+
+
 def machine():
     cpu = platform.machine()
     if os.path.exists("/proc/cpuinfo"):
         with open("/proc/cpuinfo") as f:
             cpu = next((line.split(":", 1)[1].strip() for line in f if line.startswith("model name")), cpu)
-    return {"cpu": cpu, "cores": len(os.sched_getaffinity(0)), "load": os.getloadavg()[0]}
+    return {"cpu": cpu, "cores": len(os.sched_getaffinity(0)), "load": busy_cores()}

@@ -173,6 +173,14 @@ def http_server(port, before=""):
 
 
 class Processes(unittest.TestCase):
+    def test_work_beside_is_seen_while_it_runs(self):
+        spin = subprocess.Popen([sys.executable, "-c", "while True: pass"])
+        try:
+            self.assertGreater(context.busy_cores(0.5), 0.3)
+        finally:
+            spin.kill()
+            spin.wait()
+
     def setUp(self):
         self.folder = tempfile.mkdtemp()
         self.log = os.path.join(self.folder, "log")
