@@ -8,6 +8,7 @@
 #include <cstdio>
 #include <memory>
 
+#include "base/others.h"
 #include "base/topology.h"
 #include "bench_load.h"
 #include "commands.h"
@@ -30,6 +31,8 @@ struct Options {
 
 /// A prompt, plain generation, and some sequences at once: the better choice must not make the others pay.
 constexpr BenchCase kCases[] = {{.prompt = 256}, {.gen = 32}, {.gen = 16, .parallel = 8}};
+
+constexpr double kBusyCores = 0.25;
 
 struct Knob {
   const char* name;
@@ -59,7 +62,12 @@ class Tuner {
   Result<Settings> run() {
     ISO_TRY(auto best, open({}));
     ISO_TRY(auto twin, open({}));
+    const base::Others others;
     ISO_TRY(const double same, compare(*best, *twin, "the same against itself"));
+    // Beside them fewer threads do win, for as long as they run.
+    if (const double cores = others.cores(); cores > kBusyCores && !options_.dry_run)
+      return fail(Code::resource_exhausted, fmt::format("other programs used {:.1f} cores while the default was measured", cores), "tune",
+                  "stop them and tune again; --dry-run measures all the same and stores nothing");
     // The same program against itself shows how far chance goes.
     const double noise = std::max(0.02, 2 * std::abs(same - 1));
     print("{:<32} {:>10}   noise {:.1f} %\n", "default", "", 100 * noise);
