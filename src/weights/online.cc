@@ -42,7 +42,8 @@ HostTensor as_matrices(const Scheme& s, HostTensor t) {
 
 QuantizedParts shapes_of(const Scheme& s, const TensorEntry& e) {
   const HostTensor t = as_matrices(s, {.dtype = e.dtype, .shape = e.shape, .rank = e.rank});
-  return parts_of(s, t.rank == 3 ? t.shape[0] : 1, t.shape[size_t(t.rank - 2)], t.cols(), e.dtype);
+  const bool stacked = t.rank == 3;
+  return parts_of(s, stacked ? t.shape[0] : 1, t.shape[stacked ? 1 : 0], t.cols(), e.dtype);
 }
 
 }  // namespace
