@@ -22,7 +22,7 @@ struct Row {
 
 constexpr const char* kOneRank = "there is one rank";
 constexpr const char* kOneExperts = "one rank holds all experts";
-constexpr const char* kNoPlans = "plans on the CPU need no buckets";
+constexpr const char* kNoPlans = "the CPU captures no graphs";
 constexpr const char* kNoDraft = "no drafter is configured";
 constexpr const char* kNoGpu = "models run on the CPU";
 constexpr const char* kReads = "calls and reasoning are read whenever it is known how the model writes them";
@@ -44,7 +44,7 @@ constexpr const char* kCacheTypes = "--kv-cache-dtype sets the type of keys and 
 constexpr Row kRows[] = {
     // ATOM and vLLM
     {"trust-remote-code", kSwitch, "no code is ever taken from a checkpoint"},
-    {"enforce-eager", kSwitch, "plans replay with the same bits"},
+    {"enforce-eager", kSwitch, "there are no graphs to capture"},
     {"level", kValue, "there is no compiler to steer"},
     {"compilation-config", kValue, "there is no compiler to steer"},
     {"optimization-level", kValue, "there is no compiler to steer", nullptr, "-O"},
@@ -52,7 +52,7 @@ constexpr Row kRows[] = {
     {"cuda-graph-sizes", kList, kNoPlans},
     {"max-cudagraph-capture-size", kValue, kNoPlans},
     {"max-seq-len-to-capture", kValue, kNoPlans},
-    {"cudagraph-mode", kValue, "plans on the CPU need no mode"},
+    {"cudagraph-mode", kValue, "the CPU captures no graphs"},
     {"enable-expert-parallel", kSwitch, kOneExperts},
     {"fake-eplb", kSwitch, kOneExperts},
     {"eplb-enable", kSwitch, kOneExperts},
@@ -81,11 +81,10 @@ constexpr Row kRows[] = {
     {"dspark-config", kValue, kNoDraft},
     {"scheduler-delay-factor", kValue, "waiting requests are admitted at once"},
     {"attn-prefill-chunk-size", kValue, "attention walks over constant chunks"},
-    {"state-checkpoint-interval-tokens", kValue, "this model keeps no recurrent state"},
     {"spec-decode-acceptance-length", kValue, kNoDraft},
     {"spec-decode-acceptance-rate", kValue, kNoDraft},
     {"num-speculative-tokens", kValue, kNoDraft},
-    {"index-cache-dtype", kValue, "this model has no index cache"},
+    {"index-cache-dtype", kValue, "index keys have the type of the KV cache"},
     {"torch-profiler-dir", kValue, "there is no torch profiler"},
     {"profiler-config", kValue, "there is no torch profiler"},
     {"disable-uvicorn-access-log", kSwitch, "there is no access log but --request-log"},

@@ -38,6 +38,8 @@ struct Flags {
   int port = 8000, server_port = -1;
   double body_mb = 32;
   bool lockstep = false;
+  std::optional<int64_t> checkpoint_interval;
+  std::optional<bool> checkpoint_demand;
 };
 
 void add_server_flags(CLI::App& sub, Flags& f) {
@@ -86,6 +88,11 @@ void add_model_flags(CLI::App& sub, Flags& f) {
       ->check(CLI::IsMember({"round_robin", "least_requests", "least_tokens", "round-robin", "least-requests", "least-tokens"}))->capture_default_str();
   sub.add_flag("--dp-lockstep,--dp_lockstep,--enable-dp-attention,--enable_dp_attention", f.lockstep,
                "they step together, with one verdict on when prompts are computed and their cost evened out");
+  sub.add_option(spellings("state-checkpoint-interval-tokens"), f.checkpoint_interval,
+                 "recurrent layers: tokens between stored states; -1: only at a prompt's end and where one was missed, 0: none; ATOM_STATE_CHECKPOINT_INTERVAL_TOKENS rules")
+      ->check(CLI::Range(int64_t{-1}, int64_t{1} << 40));
+  sub.add_flag("--state-checkpoint-demand,--state_checkpoint_demand,!--no-state-checkpoint-demand,!--no_state_checkpoint_demand", f.checkpoint_demand,
+               "store a state where a prefix hit ended early for want of one (on); ATOM_STATE_CHECKPOINT_DEMAND rules");
   sub.add_option(spellings("preempt-every"), e.preempt_every, "test aid: preempt a sequence every N steps")->group("");
   sub.add_flag("--enable-prefix-caching,--enable_prefix_caching,!--no-enable-prefix-caching,!--no-enable_prefix_caching,!--no_enable_prefix_caching",
                e.prefix_caching, "reuse the KV cache of equal prompt beginnings (on)");
@@ -195,6 +202,11 @@ Result<ServeOptions> resolve(const Flags& f, const CLI::App& sub, const Context&
   return o;
 }
 
+/// What a flag says holds only where neither --set nor the environment names the setting, as ATOM has it.
+void set_by_flag(Context& c, const std::string& name, const std::string& value) {
+  if (!c.environment.contains(name)) c.set.insert(c.set.begin(), name + "=" + value);
+}
+
 }  // namespace
 
 void add_serve(CLI::App& app, Context& context) {
@@ -206,6 +218,8 @@ void add_serve(CLI::App& app, Context& context) {
   sub->footer("Flags of vLLM, ATOM and llama-server that are not listed here are accepted where they have no effect, and refused with the reason otherwise.");
   sub->callback([f, sub, &context] {
     if (f->lockstep) context.set.push_back("ISOTOPE_DP_LOCKSTEP=1");
+    if (f->checkpoint_interval) set_by_flag(context, "ATOM_STATE_CHECKPOINT_INTERVAL_TOKENS", std::to_string(*f->checkpoint_interval));
+    if (f->checkpoint_demand) set_by_flag(context, "ATOM_STATE_CHECKPOINT_DEMAND", *f->checkpoint_demand ? "1" : "0");
     context.run = [f, sub, &context] {
       const auto levers = resolve_levers(context);
       if (!levers) return report(levers.error());

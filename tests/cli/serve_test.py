@@ -252,6 +252,18 @@ class Life(unittest.TestCase):  # field reports X02, X03
         s.stop()
 
 
+    def test_variables_rule_flags_of_stored_states(self):
+        def settings(*args, env=None):
+            s = Server(*args, env=env or {})
+            try:
+                rows = {r["name"]: r["value"] for r in s.json("GET", "/config")[1]["levers"]}
+                return rows["ATOM_STATE_CHECKPOINT_INTERVAL_TOKENS"], rows["ATOM_STATE_CHECKPOINT_DEMAND"]
+            finally:
+                s.stop()
+        self.assertEqual(settings("--state-checkpoint-interval-tokens", "512", "--no-state-checkpoint-demand"), ("512", "false"))
+        env = {"ATOM_STATE_CHECKPOINT_INTERVAL_TOKENS": "64"}
+        self.assertEqual(settings("--state_checkpoint_interval_tokens", "512", "--state-checkpoint-demand", env=env), ("64", "true"))
+
 class Explain(unittest.TestCase):
     def test_what_shaped_a_request(self):
         s = Server("--data-parallel-size", "2", "--max-num-batched-tokens", "64", "--max-model-len", "1024")
