@@ -17,6 +17,14 @@ std::string spellings(const std::string& name, const std::string& more) {
   return more.empty() ? out : out + "," + more;
 }
 
+// As the engine and the KV cache have it.
+const CLI::Validator kBlockSize(
+    [](std::string& text) {
+      static const CLI::IsMember known({"16", "32", "64", "128", "256", "512", "1024", "2048", "4096"});
+      return known(text).empty() ? std::string() : "'" + text + "' is not a power of two from 16 to 4096";
+    },
+    "INT of 16 to 4096");
+
 void EngineFlags::add(CLI::App& app) {
   EngineOptions& o = options;
   app.add_option(spellings("precision"), precision, "fast, or exact: float32 activations, weights and KV cache")
@@ -30,7 +38,7 @@ void EngineFlags::add(CLI::App& app) {
       ->check(CLI::Range(int64_t{0}, int64_t{1} << 50))->capture_default_str();
   app.add_option(spellings("gpu-memory-utilization"), o.memory_fraction, "that share: of the free memory, weights and cache together")
       ->check(CLI::Range(0.01, 1.0))->capture_default_str();
-  app.add_option(spellings("block-size"), o.block_size, "tokens of a KV block")->check(CLI::Range(1, 1024))->capture_default_str();
+  app.add_option(spellings("block-size"), o.block_size, "tokens of a KV block: a power of two")->check(kBlockSize)->capture_default_str();
   app.add_option(spellings("pooling"), pooling, "how embeddings are made of a text's tokens: mean, cls, last or max; default: what the model's files say")
       ->check(CLI::IsMember({"mean", "cls", "last", "max"}));
   app.add_option(spellings("embd-normalize"), embd_normalize, "2: embeddings have length 1; -1: they stay as they are; default: what the model's files say")
