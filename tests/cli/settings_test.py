@@ -127,6 +127,12 @@ class Settings(unittest.TestCase):
         self.assertIn("no tokenizer", r.stderr)
         self.assertNotIn("dummy weights", r.stderr)
         self.assertEqual(run("bench", alone, "-p", "4", "-n", "0", "-r", "1", *dummy).returncode, 0)
+        shutil.copy(f"{self.model}/tokenizer.json", alone)
+        for given in (["--load_dummy"], ["--load-dummy", "zero"], ["--load_dummy=true"]):
+            r = run("run", alone, "--raw", "-p", "x", "-n", "2", "--temp", "0", *given)
+            self.assertEqual(r.returncode, 0, r.stderr)
+            self.assertIn("dummy weights (", r.stderr)
+        self.assertIn("safetensors", run("run", alone, "--raw", "-p", "x", "--load-dummy", "none").stderr)
         os.remove(shutil.copytree(self.model, f"{self.dir}/mute") + "/tokenizer.json")
         r = run("run", "-v", f"{self.dir}/mute", "-p", "x")
         self.assertEqual(r.returncode, 1)
