@@ -52,6 +52,10 @@ class Bench {
   explicit Bench(const Options& o) : options_(o), cpu_(base::cpu_name()) {}
 
   Result<std::vector<BenchRow>> run(const levers::Levers& levers, const std::map<std::string, std::string>& environment) {
+    const auto any = [](const std::vector<int64_t>& v) { return std::any_of(v.begin(), v.end(), [](int64_t n) { return n > 0; }); };
+    if (!any(options_.parallel) || (!any(options_.prompt) && !any(options_.gen)))
+      return fail(Code::invalid_argument, "there is nothing to measure: zeros make no row", "-p, -n, -npl",
+                  "ask for a prompt or generated tokens, of one sequence or more");
     for (const std::string& name : options_.models) {
       ISO_TRY(const std::string path, model_path(name, environment));
       for (const int64_t batch : options_.batch)

@@ -22,7 +22,7 @@ struct Context {
 
 /// Exit statuses: 0 done, 1 failed (message on stderr), 2 wrong usage.
 int report(const Error& e);
-/// The settings of this invocation: --set, environment, --config, defaults.
+/// The settings: --set, environment, --config, defaults. Tells about doubtful ones, and lets the library warn from then on.
 Result<levers::Levers> resolve_levers(const Context&);
 
 void add_bench(CLI::App&, Context&);

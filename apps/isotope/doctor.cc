@@ -13,6 +13,7 @@
 #include "base/team.h"
 #include "base/topology.h"
 #include "commands.h"
+#include "direct.h"
 #include "isotope/engine.h"
 #include "kernels/cpu/pick.h"
 #include "model_path.h"
@@ -135,6 +136,7 @@ Result<double> measured_generation(const std::string& path, const levers::Levers
 
 Result<void> describe_model(Report& r, const std::string& path, const levers::Levers& levers, const ops::MachineLimits& limits, int threads) {
   ISO_TRY(auto checkpoint, weights::open_checkpoint(path, levers.loading()));
+  ISO_CHECK_OK(refuse_encoder(*checkpoint, path));
   ISO_TRY(models::ModelConfig config, models::parse_config(*checkpoint));
   const uint64_t bytes = bytes_per_token(*checkpoint, config.tied_head);
   const double best = limits.read_bytes / double(bytes);

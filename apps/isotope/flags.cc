@@ -17,6 +17,14 @@ std::string spellings(const std::string& name, const std::string& more) {
   return more.empty() ? out : out + "," + more;
 }
 
+// As the engine and the KV cache have it.
+const CLI::Validator kBlockSize(
+    [](std::string& text) {
+      static const CLI::IsMember known({"16", "32", "64", "128", "256", "512", "1024", "2048", "4096"});
+      return known(text).empty() ? std::string() : "'" + text + "' is not a power of two from 16 to 4096";
+    },
+    "INT of 16 to 4096");
+
 void EngineFlags::add(CLI::App& app) {
   EngineOptions& o = options;
   app.add_option(spellings("precision"), precision, "fast, or exact: float32 activations, weights and KV cache")
@@ -30,7 +38,7 @@ void EngineFlags::add(CLI::App& app) {
       ->check(CLI::Range(int64_t{0}, int64_t{1} << 50))->capture_default_str();
   app.add_option(spellings("gpu-memory-utilization"), o.memory_fraction, "that share: of the free memory, weights and cache together")
       ->check(CLI::Range(0.01, 1.0))->capture_default_str();
-  app.add_option(spellings("block-size"), o.block_size, "tokens of a KV block")->check(CLI::Range(1, 1024))->capture_default_str();
+  app.add_option(spellings("block-size"), o.block_size, "tokens of a KV block: a power of two")->check(kBlockSize)->capture_default_str();
   app.add_option(spellings("pooling"), pooling, "how embeddings are made of a text's tokens: mean, cls, last or max; default: what the model's files say")
       ->check(CLI::IsMember({"mean", "cls", "last", "max"}));
   app.add_option(spellings("embd-normalize"), embd_normalize, "2: embeddings have length 1; -1: they stay as they are; default: what the model's files say")
@@ -38,8 +46,9 @@ void EngineFlags::add(CLI::App& app) {
   app.add_option(spellings("isa"), o.isa, "force an instruction set; `isotope doctor` lists them");
   app.add_option(spellings("online-quant-config"), o.online_quant_config, "JSON object: to which formats linear layers are quantized while they load");
   app.add_flag("!--no-mtp,!--no_mtp,!--no-nextn", o.keep_mtp, "leave out multi-token-prediction heads: drafters need them, and they take memory");
-  app.add_option(spellings("load-dummy"), load_dummy, "weights out of nothing, shaped by config.json alone: zero, empty or xavier")
-      ->check(CLI::IsMember({"none", "zero", "empty", "xavier", "true"}))->expected(0, 1)->default_str("none");
+  app.add_option(spellings("load-dummy"), load_dummy, "weights out of nothing, shaped by config.json alone: zero, empty (the same; without a value too), xavier, or none")
+      ->check(CLI::IsMember({"none", "zero", "empty", "xavier", "true"}))->expected(0, 1)->default_str("empty")  // when it stands alone
+      ->option_text("[none|zero|empty|xavier]");
   app.add_option(spellings("hf-overrides"), hf_overrides, "JSON object of model settings that replace those of config.json");
 }
 
@@ -49,7 +58,7 @@ Result<EngineOptions> EngineFlags::resolve(const std::string& model_path, const 
   EngineOptions o = options;
   o.model = model_path;
   o.token_texts = text::read_token_texts;
-  if (load_dummy != "none") o.load_dummy = load_dummy.empty() || load_dummy == "true" ? "empty" : load_dummy;  // it may stand alone
+  if (load_dummy != "none") o.load_dummy = load_dummy == "true" ? "empty" : load_dummy;
   if (o.online_quant_config == "{}") o.online_quant_config.clear();
   o.precision = precision == "exact" ? Precision::exact : Precision::fast;
   static const std::map<std::string, Pooling> kPoolings = {{"mean", Pooling::mean}, {"cls", Pooling::cls}, {"last", Pooling::last}, {"max", Pooling::max}};
@@ -83,7 +92,7 @@ serve::Json flags_json(const CLI::App& app) {
     if (option->get_lnames().empty() || option->get_lnames().front() == "help") continue;
     const bool given = option->count() > 0;
     if (option->get_group().empty() && !given) continue;  // flags of other engines, test aids
-    std::string value = option->get_default_str();
+    std::string value = option->get_lnames().front() == "load-dummy" ? "none" : option->get_default_str();  // the parser keeps there what the flag alone means
     if (given) {
       value.clear();
       for (const std::string& v : option->results()) value += (value.empty() ? "" : ",") + v;

@@ -6,10 +6,13 @@ namespace isotope::app {
 /// From construction on SIGINT no longer ends the process but is counted. One object at a time.
 class Interrupt {
  public:
-  Interrupt();
+  /// `all_endings`: SIGTERM and SIGHUP count as Ctrl-C does, unless the process was told to ignore them (nohup).
+  explicit Interrupt(bool all_endings = false);
   ~Interrupt();
   /// Ctrl-C was pressed since the last clear().
   bool pressed() const;
+  /// The exit status of a process that the last such signal ended: 130 for Ctrl-C.
+  int status() const;
   void clear();
   /// Ends a wait() from any thread.
   void wake();

@@ -1,8 +1,10 @@
 // isotope levers: every setting, its value, where it came from and what it does.
 #include <cstdio>
 #include <memory>
+#include <set>
 
 #include "commands.h"
+#include "log_lines.h"
 #include "levers/config_file.h"
 #include "tuned.h"
 #include "levers/print.h"
@@ -22,7 +24,12 @@ Result<levers::Levers> resolve_levers(const Context& c) {
     if (eq == std::string::npos || eq == 0) return fail(Code::invalid_argument, "'" + s + "' is not NAME=VALUE", "--set", "write --set NAME=VALUE");
     in.set.emplace_back(s.substr(0, eq), s.substr(eq + 1));
   }
-  return levers::Levers::resolve(in);
+  ISO_TRY(levers::Levers levers, levers::Levers::resolve(in));
+  show_log(levers, false);
+  static std::set<std::string> told;  // `tune` resolves many times
+  for (const std::string& w : levers.warnings())
+    if (told.insert(w).second) std::fprintf(stderr, "isotope: %s\n", w.c_str());
+  return levers;
 }
 
 void add_levers(CLI::App& app, Context& context) {
@@ -41,7 +48,6 @@ void add_levers(CLI::App& app, Context& context) {
       if (o->markdown) return out(levers::to_markdown()), 0;
       const auto resolved = resolve_levers(context);
       if (!resolved) return report(resolved.error());
-      for (const std::string& w : resolved->warnings()) std::fprintf(stderr, "isotope: %s\n", w.c_str());
       if (!o->words.empty() && o->words.front() == "grep") o->words.erase(o->words.begin());
       if (o->words.size() > 1) return report(Error{Code::invalid_argument, "one word at a time", "levers", "use `isotope levers grep WORD`"});
       const levers::Filter filter{.word = o->words.empty() ? "" : std::string_view(o->words.front()), .changed_only = o->changed};

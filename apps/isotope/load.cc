@@ -3,11 +3,15 @@
 #include <fmt/format.h>
 #include <malloc.h>
 
+#include <algorithm>
 #include <exception>
+#include <filesystem>
 #include <future>
 #include <system_error>
 #include <utility>
 
+#include "base/log.h"
+#include "models/dummy.h"
 #include "weights/checkpoint.h"
 
 namespace isotope::app {
@@ -46,11 +50,32 @@ class EarlyTokenizer {
   std::future<std::unique_ptr<text::Tokenizer>> made_;
 };
 
+/// Weights may take minutes to load: what is bound to end without a tokenizer ends before.
+Result<void> check_tokenizer(const EngineOptions& o) {
+  namespace fs = std::filesystem;
+  std::error_code ec;
+  if (!o.load_dummy.empty()) {
+    ISO_TRY(const auto config, models::config_checkpoint(o.model));
+    auto made = text::Tokenizer::create(config->vocab());
+    if (made) return {};
+    if (made.error().code == Code::not_found) made.error().remedy = "put a tokenizer.json beside config.json; `isotope bench --load-dummy` needs none";
+    return tl::unexpected(made.error());
+  }
+  if (!fs::is_directory(o.model, ec) || fs::exists(fs::path(o.model) / "tokenizer.json", ec)) return {};
+  const auto is_gguf = [](const fs::directory_entry& e) { return e.path().extension() == ".gguf"; };
+  const fs::directory_iterator files(o.model, ec);
+  if (ec || std::any_of(begin(files), end(files), is_gguf)) return {};
+  ISO_TRY(const auto checkpoint, weights::open_checkpoint(o.model, {}));  // what else is wrong is told first
+  auto made = text::Tokenizer::create(checkpoint->vocab());
+  return made ? Result<void>() : tl::unexpected(made.error());
+}
+
 }  // namespace
 
 Result<Loaded> load_model(const EngineOptions& options, const levers::Levers& levers, serve::FrontendOptions front,
                           const std::function<void(const LoadProgress&)>& progress) {
   Loaded out;
+  ISO_CHECK_OK(check_tokenizer(options));
   EarlyTokenizer early(options, levers);
   ISO_TRY(out.engine, Engine::open(options, levers, progress));
   auto tokenizer = early.take();
@@ -58,6 +83,7 @@ Result<Loaded> load_model(const EngineOptions& options, const levers::Levers& le
     ISO_TRY(tokenizer, text::Tokenizer::create(out.engine->vocab()));
   }
   ISO_TRY(out.front, serve::Frontend::create(*out.engine, std::move(tokenizer), std::move(front)));
+  for (const std::string& w : out.front->warnings()) base::log(base::LogLevel::warning, "{}", w);
   return out;
 }
 

@@ -6,23 +6,18 @@
 
 #include "base/output_file.h"
 #include "commands.h"
-#include "flags.h"
-#include "model_path.h"
+#include "direct.h"
 #include "models/direct.h"
-#include "models/engram_vocab.h"
-#include "models/model.h"
-#include "text/token_texts.h"
-#include "usage.h"
-#include "weights/online.h"
 #include "weights/safetensors_writer.h"
 
 namespace isotope::app {
 namespace {
 
 struct Options {
-  std::string model, out, online_quant_config, isa, kv, precision = "fast";
+  DirectFlags direct;
+  std::string out, kv;
   std::vector<int32_t> ids;
-  int greedy = 0, threads = 0, chunk = 64;
+  int greedy = 0, chunk = 64;
   bool hidden = false;
 };
 
@@ -81,25 +76,14 @@ Result<void> write(const Output& out, const Options& o) {
 
 Result<void> run(const Options& o, const Context& context) {
   ISO_TRY(const levers::Levers levers, resolve_levers(context));
-  ISO_TRY(const std::string path, model_path(o.model, context.environment));
   const int64_t total = int64_t(o.ids.size()) + o.greedy;
   ISO_CHECK_OK(base::OutputFile::check(o.out, "--output"));
-  const Precision precision = o.precision == "exact" ? Precision::exact : Precision::fast;
-  ISO_TRY(auto checkpoint, weights::open_checkpoint(path, levers.loading()));
-  if (!o.online_quant_config.empty()) {
-    ISO_TRY(checkpoint, weights::quantize_online(std::move(checkpoint), o.online_quant_config));
-  }
-  ISO_TRY(models::ModelConfig config, models::parse_config(*checkpoint, {}, total));
-  config.drop_heads("which this command does not run");
-  if (total > config.context_length)
-    return fail(Code::invalid_argument, fmt::format("{} ids and {} more make {} tokens, the model's context holds {}", o.ids.size(), o.greedy, total, config.context_length),
-                "--ids, --greedy", "give fewer");
-  ISO_CHECK_OK(models::resolve_engram(config.engram, config.vocab, checkpoint->vocab(), text::read_token_texts, levers.engram()));
-  ISO_TRY(const auto ops, ops::make_cpu_ops({.threads = thread_count(o.threads, levers), .isa = o.isa, .precision = precision}));
-  ISO_TRY(const auto model, models::load_model(*checkpoint, *ops, levers.loading(), config));
-  const KvType kv = !o.kv.empty() ? kKvTypes.at(o.kv) : precision == Precision::exact ? KvType::f32 : KvType::bf16;
-  ISO_TRY(models::Direct direct, models::Direct::create(*model, *ops, {.max_len = total, .kv = kv}));
-  ISO_TRY(const Output out, compute(direct, o, o.hidden ? config.layers + 1 : 0));
+  ISO_TRY(DirectFiles files, open_direct(o.direct, levers, context.environment, total));
+  ISO_CHECK_OK(files.check_context(total, fmt::format("{} ids and {} more make {} tokens", o.ids.size(), o.greedy, total), "--ids, --greedy"));
+  ISO_TRY(const DirectModel m, load_direct(files, o.direct, levers));
+  const KvType kv = !o.kv.empty() ? kKvTypes.at(o.kv) : o.direct.exact() ? KvType::f32 : KvType::bf16;
+  ISO_TRY(models::Direct direct, models::Direct::create(*m.model, *m.ops, {.max_len = total, .kv = kv}));
+  ISO_TRY(const Output out, compute(direct, o, o.hidden ? files.config.layers + 1 : 0));
   return write(out, o);
 }
 
@@ -108,14 +92,10 @@ Result<void> run(const Options& o, const Context& context) {
 void add_logits(CLI::App& app, Context& context) {
   auto o = std::make_shared<Options>();
   CLI::App* sub = app.add_subcommand("logits", "logits, greedy continuation and hidden states for token ids, as safetensors");
-  sub->add_option("model", o->model, "GGUF file, Hugging Face folder or built-in name")->required();
+  o->direct.add(*sub);
   sub->add_option("--ids", o->ids, "token ids: 5,17,3")->required()->delimiter(',');
   sub->add_option("--greedy", o->greedy, "then append the likeliest token N times")->check(CLI::Range(0, 1 << 20));
   sub->add_flag("--hidden", o->hidden, "also hidden.0 (embeddings), hidden.i (output of layer i); the last is after the final norm");
-  sub->add_option("--precision", o->precision, "exact: float32 throughout")->check(CLI::IsMember({"exact", "fast"}));
-  sub->add_option("--threads,-t", o->threads, "0 = one a physical core")->check(CLI::Range(0, 4096));
-  sub->add_option(spellings("online-quant-config"), o->online_quant_config, "JSON object: to which formats linear layers are quantized while they load");
-  sub->add_option("--isa", o->isa, "force an instruction set");
   sub->add_option("--kv", o->kv, "KV cache type")->check(CLI::IsMember(kKvTypes));
   sub->add_option("--chunk", o->chunk, "prompt tokens a step")->check(CLI::Range(1, 1 << 20));
   sub->add_option("-o,--output", o->out, "the file to write")->required();

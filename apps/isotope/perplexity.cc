@@ -15,24 +15,19 @@
 #include "base/input_file.h"
 #include "base/output_file.h"
 #include "commands.h"
-#include "flags.h"
-#include "model_path.h"
+#include "direct.h"
 #include "models/direct.h"
-#include "models/engram_vocab.h"
-#include "models/model.h"
 #include "output.h"
-#include "text/token_texts.h"
 #include "text/tokenizer.h"
 #include "text/unicode.h"
-#include "usage.h"
-#include "weights/online.h"
 
 namespace isotope::app {
 namespace {
 
 struct Options {
-  std::string model, online_quant_config, ids_file, text_file, write_ids, isa, kv = "f16", precision = "fast";
-  int window = 512, threads = 0, chunk = 64, max_windows = 0;
+  DirectFlags direct;
+  std::string ids_file, text_file, write_ids, kv = "f16";
+  int window = 512, chunk = 64, max_windows = 0;
   bool json = false;
 };
 
@@ -178,8 +173,8 @@ void show(const Options& o, const Score& s, bool bos, const std::string& ops, do
           s.tokens, seconds);
     return;
   }
-  const nlohmann::ordered_json j = {{"model", o.model}, {"perplexity", s.perplexity()}, {"standard_error", s.error()}, {"mean_nll", s.mean()},
-      {"window", o.window}, {"windows", s.window_means.size()}, {"scored_tokens", s.tokens}, {"bos", bos}, {"kv", o.kv}, {"precision", o.precision},
+  const nlohmann::ordered_json j = {{"model", o.direct.model}, {"perplexity", s.perplexity()}, {"standard_error", s.error()}, {"mean_nll", s.mean()},
+      {"window", o.window}, {"windows", s.window_means.size()}, {"scored_tokens", s.tokens}, {"bos", bos}, {"kv", o.kv}, {"precision", o.direct.precision},
       {"ops", ops}, {"seconds", seconds}, {"window_mean_nll", s.window_means}};
   out(j.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n");
 }
@@ -190,12 +185,8 @@ Result<void> run(const Options& o, const Context& context) {
   const auto start = std::chrono::steady_clock::now();
   if (!o.write_ids.empty()) ISO_CHECK_OK(base::OutputFile::check(o.write_ids, "--write-ids"));
   ISO_TRY(const levers::Levers levers, resolve_levers(context));
-  ISO_TRY(const std::string path, model_path(o.model, context.environment));
-  ISO_TRY(auto checkpoint, weights::open_checkpoint(path, levers.loading()));
-  if (!o.online_quant_config.empty()) {
-    ISO_TRY(checkpoint, weights::quantize_online(std::move(checkpoint), o.online_quant_config));
-  }
-  ISO_TRY(const auto tokenizer, text::Tokenizer::create(checkpoint->vocab()));
+  ISO_TRY(DirectFiles files, open_direct(o.direct, levers, context.environment, o.window));
+  ISO_TRY(const auto tokenizer, text::Tokenizer::create(files.files->vocab()));
   std::vector<int32_t> ids;
   if (!o.ids_file.empty()) {
     ISO_TRY(ids, read_ids(o.ids_file));
@@ -208,18 +199,11 @@ Result<void> run(const Options& o, const Context& context) {
     return fail(Code::invalid_argument, fmt::format("the text has {} tokens, one window takes {}", ids.size(), o.window), o.ids_file + o.text_file,
                 "give a longer text or a smaller --window");
 
-  const Precision precision = o.precision == "exact" ? Precision::exact : Precision::fast;
-  ISO_TRY(models::ModelConfig config, models::parse_config(*checkpoint, {}, o.window));
-  config.drop_heads("which this command does not run");
-  if (o.window > config.context_length)
-    return fail(Code::invalid_argument, fmt::format("a window of {} tokens is longer than the model's context of {}", o.window, config.context_length), "--window",
-                fmt::format("give at most {}", config.context_length));
-  ISO_CHECK_OK(models::resolve_engram(config.engram, config.vocab, checkpoint->vocab(), text::read_token_texts, levers.engram()));
-  ISO_TRY(const auto ops, ops::make_cpu_ops({.threads = thread_count(o.threads, levers), .isa = o.isa, .precision = precision}));
-  ISO_TRY(const auto model, models::load_model(*checkpoint, *ops, levers.loading(), config));
+  ISO_CHECK_OK(files.check_context(o.window, fmt::format("a window has {} tokens", o.window), "--window"));
+  ISO_TRY(const DirectModel m, load_direct(files, o.direct, levers));
   const bool bos = tokenizer->adds_bos() && tokenizer->bos_id() >= 0;
-  ISO_TRY(const Score score, Perplexity(o, *model, *ops, bos ? tokenizer->bos_id() : -1).run(ids));
-  show(o, score, bos, ops->describe(), std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
+  ISO_TRY(const Score score, Perplexity(o, *m.model, *m.ops, bos ? tokenizer->bos_id() : -1).run(ids));
+  show(o, score, bos, m.ops->describe(), std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
   return {};
 }
 
@@ -228,17 +212,13 @@ Result<void> run(const Options& o, const Context& context) {
 void add_perplexity(CLI::App& app, Context& context) {
   auto o = std::make_shared<Options>();
   CLI::App* sub = app.add_subcommand("perplexity", "perplexity of a text in windows, comparable with llama-perplexity");
-  sub->add_option("model", o->model, "GGUF file, Hugging Face folder or built-in name")->required();
+  o->direct.add(*sub);
   sub->add_option("--text-file,-f", o->text_file, "the text, UTF-8");
   sub->add_option("--ids-file", o->ids_file, "token ids instead: integers, or a JSON array");
   sub->add_option("--write-ids", o->write_ids, "also write the token ids of the text, one a line");
   sub->add_option("--window", o->window, "tokens of a window; its second half is scored")->check(CLI::Range(4, 1 << 20));
   sub->add_option("--max-windows", o->max_windows, "0 = all")->check(CLI::Range(0, 1 << 20));
-  sub->add_option("--precision", o->precision, "exact: float32 throughout")->check(CLI::IsMember({"exact", "fast"}));
   sub->add_option("--kv", o->kv, "KV cache type")->check(CLI::IsMember(kKvTypes));
-  sub->add_option("--threads,-t", o->threads, "0 = one a physical core")->check(CLI::Range(0, 4096));
-  sub->add_option(spellings("online-quant-config"), o->online_quant_config, "JSON object: to which formats linear layers are quantized while they load");
-  sub->add_option("--isa", o->isa, "force an instruction set");
   sub->add_option("--chunk", o->chunk, "tokens a step; does not change the result")->check(CLI::Range(1, 1 << 20));
   sub->add_flag("--json", o->json, "one JSON object");
   sub->callback([o, &context] {

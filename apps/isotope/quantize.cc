@@ -34,6 +34,8 @@ Result<void> check_place(const QuantizeOptions& o, const QuantizePlan& p) {
   std::error_code ec;
   for (const std::string& f : p.files->files())
     if (fs::equivalent(f, o.out, ec)) return fail(Code::invalid_argument, "OUT is a file of the model itself", o.out, "name another file");
+  if (o.gguf() && !o.force && fs::is_regular_file(o.out, ec))
+    return fail(Code::invalid_argument, "'" + o.out + "' exists already", "OUT", "name another file, or say --force to replace it");
   if (!o.gguf() && fs::exists(o.out, ec) && (!fs::is_directory(o.out, ec) || !fs::is_empty(o.out, ec)))
     return fail(Code::invalid_argument, "'" + o.out + "' exists already", "OUT",
                 "name a folder that does not exist, or an empty one; GGUF files end in .gguf");
@@ -172,11 +174,11 @@ Result<void> quantize(const QuantizeOptions& o, const Context& context, const In
 }
 
 int run(const QuantizeOptions& o, const Context& context) {
-  const Interrupt interrupt;
+  const Interrupt interrupt(true);
   const auto done = quantize(o, context, interrupt);
   if (done) return 0;
   const int status = report(done.error());
-  return done.error().code == Code::cancelled ? 130 : status;
+  return done.error().code == Code::cancelled ? interrupt.status() : status;
 }
 
 }  // namespace
@@ -195,6 +197,7 @@ void add_quantize(CLI::App& app, Context& context) {
   sub->add_option("--ignore", o->ignore, "pattern of tensors or modules that stay as they are (repeatable)")->allow_extra_args(false);
   sub->add_flag("--pure", o->pure, "GGUF: every matrix in the same type, no mixture");
   sub->add_flag("--allow-requantize", o->allow_requantize, "take matrices that are quantized already");
+  sub->add_flag("--force", o->force, "GGUF: replace OUT if it exists");
   sub->add_option("--pre", o->pre, "GGUF from a folder: name of the pre-tokenizer, where it is not recognised");
   sub->add_option("--shard-gb", o->shard_gb, "safetensors: largest file in GB")->check(CLI::Range(0.001, 1e6))->capture_default_str();
   sub->add_option("--threads,-t", o->threads, "0 = one for each physical core")->check(CLI::Range(0, 4096))->capture_default_str();

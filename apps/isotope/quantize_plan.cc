@@ -120,11 +120,14 @@ Result<models::GgufModel> from_folder(const QuantizePlan& p, const QuantizeOptio
 }
 
 Result<void> refuse_requantizing(const QuantizeOptions& o, const Conversion& t) {
-  const DType from = t.from.empty() ? DType::f32 : t.from[0].tensor->dtype;
-  if (o.allow_requantize || is_float(from) || from == t.as.dtype || tensor::format(from).ggml_type < 0) return {};
-  return fail(Code::invalid_argument,
-              fmt::format("tensor {} is {} already; quantizing it again adds the errors of both", t.as.name, tensor::format(from).name), o.model,
-              "start from the F16 or BF16 model, or say --allow-requantize");
+  for (const weights::SourceRows& s : t.from) {
+    const DType from = s.tensor->dtype;
+    if (o.allow_requantize || is_float(from) || from == t.as.dtype) continue;
+    return fail(Code::invalid_argument,
+                fmt::format("tensor {} is {} already; quantizing it again adds the errors of both", t.as.name, tensor::format(from).name), o.model,
+                "start from the F16 or BF16 model, or say --allow-requantize");
+  }
+  return {};
 }
 
 /// A wish that nothing can come of is a mistake: patterns that name no tensor.
@@ -157,6 +160,7 @@ Result<void> check_container(const QuantizeOptions& o) {
               {true, !o.embedding_type.empty(), "--token-embedding-type"},
               {true, o.pure, "--pure"},
               {true, o.allow_requantize, "--allow-requantize"},
+              {true, o.force, "--force"},
               {true, !o.pre.empty(), "--pre"},
               {false, o.shard_gb != plain.shard_gb, "--shard-gb"}};
   for (const auto& r : rows)

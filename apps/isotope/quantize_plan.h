@@ -19,7 +19,7 @@ struct QuantizeOptions {
   std::string output_type, embedding_type, pre;
   std::vector<std::string> tensor_types;  ///< PATTERN=TYPE
   std::vector<std::string> ignore;        ///< patterns of matrices that stay as they are
-  bool pure = false, allow_requantize = false, dry_run = false;
+  bool pure = false, allow_requantize = false, force = false, dry_run = false;
   int threads = 0;
   double shard_gb = 5;
   bool gguf() const { return out.ends_with(".gguf"); }

@@ -8,11 +8,11 @@
 #include <memory>
 #include <utility>
 
-#include "base/log.h"
 #include "chat.h"
 #include "commands.h"
 #include "flags.h"
 #include "load.h"
+#include "log_lines.h"
 #include "model_path.h"
 #include "output.h"
 #include "repl.h"
@@ -168,13 +168,10 @@ int run(const Flags& f, const Context& context) {
   if (!chat && prompt.empty()) {
     return report(Error{Code::invalid_argument, "there is no prompt", "-p", "give one with -p TEXT, or on standard input"});
   }
-  if (f.verbose) {
-    base::set_log_sink([](base::LogLevel, std::string_view line) { std::fprintf(stderr, "%.*s\n", int(line.size()), line.data()); });
-  }
+  show_log(*levers, f.verbose);
   auto loaded = open(f, context, *levers);
   if (!loaded) return report(loaded.error());
   serve::Frontend& front = *loaded->front;
-  for (const std::string& w : levers->warnings()) std::fprintf(stderr, "isotope: %s\n", w.c_str());
   if (f.verbose) std::fprintf(stderr, "%s\n%s\n", model_text(front.engine().info()).c_str(), cache_text(front.engine(), f.engine.options.block_size).c_str());
   const bool raw = f.raw || !front.has_chat_template();
   if (raw && !f.raw && !chat && ::isatty(STDERR_FILENO) != 0) {

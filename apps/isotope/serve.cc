@@ -225,7 +225,6 @@ void add_serve(CLI::App& app, Context& context) {
       if (!levers) return report(levers.error());
       auto options = resolve(*f, *sub, context, *levers);
       if (!options) return report(options.error());
-      for (const std::string& w : levers->warnings()) std::fprintf(stderr, "isotope: %s\n", w.c_str());
       return run_server(*std::move(options), *levers);
     };
   });

@@ -13,7 +13,6 @@
 #include <cstdlib>
 #include <ctime>
 #include <fstream>
-#include <map>
 #include <mutex>
 #include <thread>
 
@@ -22,6 +21,7 @@
 #include "base/log.h"
 #include "commands.h"
 #include "load.h"
+#include "log_lines.h"
 #include "serve/switch.h"
 
 namespace isotope::app {
@@ -37,12 +37,6 @@ void to_stderr(LogLevel level, std::string_view line) {
   std::tm local{};
   std::strftime(time, sizeof time, "%H:%M:%S", localtime_r(&now, &local));
   std::fprintf(stderr, "%s %-7s %.*s\n", time, kNames[size_t(level)], int(line.size()), line.data());
-}
-
-LogLevel level_of(const std::string& name) {
-  static const std::map<std::string, LogLevel> kLevels = {{"trace", LogLevel::debug}, {"debug", LogLevel::debug}, {"warn", LogLevel::warning}, {"error", LogLevel::error}};
-  const auto it = kLevels.find(name);
-  return it != kLevels.end() ? it->second : LogLevel::info;
 }
 
 /// SIGINT and SIGTERM as something to wait for. Constructed before any other thread, so that all threads leave the signals to it.
@@ -133,7 +127,6 @@ serve::SwitchOptions Server::switch_options() {
     engine.memory_fraction /= together;   // each model's share of what is free when it is loaded
     const auto open = [this, engine](std::function<void(const std::string&)> phase) -> Result<std::unique_ptr<serve::ServedModel>> {
       ISO_TRY(auto loaded, load_model(engine, levers_, options_.front, [&](const LoadProgress& p) { phase(progress_text(p)); }));
-      for (const std::string& w : loaded.front->warnings()) base::log(LogLevel::warning, "{}", w);
       return std::make_unique<LoadedModel>(std::move(loaded));
     };
     s.models.push_back({.names = {m.name}, .path = m.path, .bytes = m.bytes, .pinned = m.pinned, .idle_s = options_.idle_s, .open = open});
@@ -200,7 +193,6 @@ int Server::load(const Signals& signals) {
   if (!result) return report(result.error());
   if (levers_.housekeeping().gc_freeze) base::HeapKeeper::process().freeze();
   if (several_) return -1;
-  for (const std::string& w : loaded_.front->warnings()) base::log(LogLevel::warning, "{}", w);
   api_.ready(*loaded_.front);
   return -1;
 }

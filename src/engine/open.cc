@@ -2,12 +2,14 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <bit>
 #include <filesystem>
 
 #include "base/hash.h"
 #include "base/log.h"
 #include "base/topology.h"
 #include "engine/model_runner.h"
+#include "engine/ops_options.h"
 #include "engine/parts.h"
 #include "engine/pool_engine.h"
 #include "engine/ranks.h"
@@ -41,7 +43,6 @@ struct Limit {
 Result<void> check_options(const EngineOptions& o) {
   const Limit limits[] = {{"--max-num-seqs", o.max_num_seqs, 1, 1 << 20},
                           {"--max-num-batched-tokens", o.max_num_batched_tokens, 1, 1 << 24},
-                          {"--block-size", o.block_size, 1, 4096},
                           {"--max-queue", o.max_queue, 0, INT32_MAX},
                           {"--queue-timeout-ms", o.queue_timeout_ms, 0, INT32_MAX},
                           {"--max-model-len", o.max_model_len, 0, INT32_MAX},
@@ -54,6 +55,8 @@ Result<void> check_options(const EngineOptions& o) {
     if (l.value < l.least || l.value > l.most)
       return fail(Code::invalid_argument, fmt::format("{} is {}", l.name, l.value), l.name,
                   fmt::format("use a number from {} to {}", l.least, l.most));
+  if (o.block_size < 16 || o.block_size > 4096 || !std::has_single_bit(unsigned(o.block_size)))  // as the KV cache asks, before anything is loaded
+    return fail(Code::invalid_argument, fmt::format("--block-size is {}", o.block_size), "--block-size", "use a power of two from 16 to 4096");
   if (!(o.memory_fraction > 0 && o.memory_fraction <= 1))
     return fail(Code::invalid_argument, fmt::format("the memory fraction is {}", o.memory_fraction), "--gpu-memory-utilization",
                 "use a number above 0, at most 1");
@@ -231,22 +234,8 @@ void announce(const Storage& s, const EngineOptions& o, const ModelInfo& info, i
               wanted, s.sizing.max_model_len);
 }
 
-ops::CpuOpsOptions ops_options(const EngineOptions& o, const levers::Levers& levers, const engine::CoreShare& share) {
-  const levers::Fusion& f = levers.fusion();
-  return {.threads = share.threads,
-          .isa = o.isa.empty() ? levers.cpu().isa : o.isa,
-          .precision = o.precision,
-          .pin = share.pin,
-          .tuning = {levers.cpu().linear_alone, levers.cpu().pass_kib << 10, levers.cpu().attention_alone},
-          .fusions = {f.norm_quantize, f.act_quantize, f.qk_norm_rope_cache, f.qk_norm_max_tokens},
-          .bf16_norms = f.model_sensitive_norm,
-          .spill_folder = levers.loading().expert_folder,
-          .first_core = share.first_core,
-          .sparse = {std::min<int64_t>(levers.sparse().score_mb, 1 << 20) << 20, levers.sparse().glm_streams_apart, levers.sparse().streams_by_sequence}};
-}
-
 Result<std::unique_ptr<ops::Ops>> make_ops(const EngineOptions& o, const levers::Levers& levers, const engine::CoreShare& share) {
-  return ops::make_cpu_ops(ops_options(o, levers, share));
+  return ops::make_cpu_ops(engine::ops_options(o, levers, share));
 }
 
 Result<sched::RouterOptions> router_options(const EngineOptions& o, const levers::DataParallel& dp) {
@@ -289,7 +278,7 @@ Result<std::unique_ptr<Engine>> open_encoder(const EngineOptions& o, const lever
 engine::PoolLoop::Open decoder_pool(const EngineOptions& o, const levers::Levers& levers, int cores, std::shared_ptr<const models::Model> model) {
   engine::CoreShare share = engine::core_share(o, 0, cores);
   share.pin = false;
-  return [options = ops_options(o, levers, share), kv = kv_type(o), model]() -> Result<std::unique_ptr<engine::PoolModel>> {
+  return [options = engine::ops_options(o, levers, share), kv = kv_type(o), model]() -> Result<std::unique_ptr<engine::PoolModel>> {
     ISO_TRY(auto ops, ops::make_cpu_ops(options));
     return engine::make_decoder_pool(std::move(ops), model, kv, kPoolStep);
   };

@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "models/config_fields.h"
+#include "models/override_errors.h"
 #include "weights/json.h"
 
 namespace isotope::models {
@@ -284,9 +285,10 @@ void ModelConfig::settle() {
 }
 
 Result<ModelConfig> parse_config(const weights::Checkpoint& ck, const std::map<std::string, std::string>& overrides, int64_t served_len) {
-  ISO_TRY(const ConfigSource s, ck.container() == "gguf" ? gguf_source(ck, overrides) : hf_source(ck, overrides));
-  Result<ModelConfig> c = parse_fields(s, ck, served_len);
-  if (!c && s.gguf) name_gguf_key(*s.arch, ck.metadata().string_or("general.architecture", s.arch->gguf).value_or(s.arch->gguf), c.error());
+  const Result<ConfigSource> s = ck.container() == "gguf" ? gguf_source(ck, overrides) : hf_source(ck, overrides);
+  Result<ModelConfig> c = s ? parse_fields(*s, ck, served_len) : tl::unexpected(s.error());
+  if (c || blame_override(overrides, c.error())) return c;
+  if (s && s->gguf) name_gguf_key(*s->arch, ck.metadata().string_or("general.architecture", s->arch->gguf).value_or(s->arch->gguf), c.error());
   return c;
 }
 

@@ -6,6 +6,7 @@
 
 #include "models/config_fields.h"
 #include "models/encoder_arch.h"
+#include "models/override_errors.h"
 #include "weights/metadata.h"
 
 namespace isotope::models {
@@ -132,7 +133,9 @@ const EncoderArch* encoder_arch_of(const Checkpoint& ck) {
 
 bool is_encoder(const Checkpoint& ck) { return encoder_arch_of(ck) != nullptr; }
 
-Result<EncoderConfig> parse_encoder_config(const Checkpoint& ck, const std::map<std::string, std::string>& overrides) {
+namespace {
+
+Result<EncoderConfig> parse(const Checkpoint& ck, const std::map<std::string, std::string>& overrides) {
   const EncoderArch* arch = encoder_arch_of(ck);
   if (!arch) return fail(Code::unsupported, "the files hold no encoder", ck.metadata().source(), "give a model of BERT's kind");
   const bool gguf = ck.container() == "gguf";
@@ -165,6 +168,14 @@ Result<EncoderConfig> parse_encoder_config(const Checkpoint& ck, const std::map<
   c.label_names = names_of_labels(ck, c.labels);
   c.head_relu = arch->head_relu;
   ISO_TRY(c.sigmoid, squashes(f, c.labels));
+  return c;
+}
+
+}  // namespace
+
+Result<EncoderConfig> parse_encoder_config(const Checkpoint& ck, const std::map<std::string, std::string>& overrides) {
+  Result<EncoderConfig> c = parse(ck, overrides);
+  if (!c) blame_override(overrides, c.error());
   return c;
 }
 

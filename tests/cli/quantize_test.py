@@ -145,7 +145,7 @@ class Quantize(unittest.TestCase):
         gguf, out = self.path("idle.gguf"), self.path("idle")
         for to, args, text in ((gguf, ["--tensor-type", "layers.*=Q8_0"], "'layers.*' names no tensor"), (gguf, ["--shard-gb", "1"], "--shard-gb"),
                                (out, ["--tensor-type", "blk.*=Q8_0"], "--tensor-type"), (out, ["--output-tensor-type", "F16"], "--output-tensor-type"),
-                               (out, ["--token-embedding-type", "F16"], "--token-embedding-type"), (out, ["--pure"], "--pure"), (out, ["--pre", "gpt-2"], "--pre"),
+                               (out, ["--token-embedding-type", "F16"], "--token-embedding-type"), (out, ["--pure"], "--pure"), (out, ["--force"], "--force"), (out, ["--pre", "gpt-2"], "--pre"),
                                (out, ["--allow-requantize"], "--allow-requantize"), (out, ["--ignore", "re:("], "'re:(' is no regular expression")):
             r = run("quantize", self.model, to, "--dry-run", *args)
             self.assertEqual(r.returncode, 2, args)
@@ -161,6 +161,17 @@ class Quantize(unittest.TestCase):
         self.assertIn("--allow-requantize", r.stderr)
         self.works(self.path("q8.gguf"), self.path("q4.gguf"), "Q4_0", "--allow-requantize")
         self.assertIn("itself", run("quantize", self.path("q8.gguf"), self.path("q8.gguf"), "Q4_0", "--allow-requantize").stderr)
+        for kind in ("fp8", "int8", "int4", "mxfp4", "ptpc_fp8"):
+            source = self.path(f"again-{kind}")
+            self.works(self.model, source, kind)
+            for to in ("Q4_K_M", "Q8_0", "F16"):
+                r = run("quantize", source, self.path("again.gguf"), to, "--dry-run")
+                self.assertEqual(r.returncode, 2, (kind, to))
+                self.assertIn("--allow-requantize", r.stderr)
+            self.works(source, self.path("again.gguf"), "Q4_K_M", "--dry-run", "--allow-requantize")
+            r = run("quantize", source, self.path("again"), "fp8", "--dry-run")
+            self.assertEqual(r.returncode, 2, kind)
+            self.assertIn("quantized already", r.stderr)
 
     def test_a_terminal_shows_a_bar_and_a_pipe_does_not(self):
         r = run("quantize", self.model, self.path("p.gguf"), "Q4_K_M")
@@ -190,18 +201,41 @@ class Quantize(unittest.TestCase):
         self.assertFalse([n for n in os.listdir(self.dir) if n.startswith("limit")])
 
     def test_an_interrupt_leaves_nothing(self):
-        need = self.path("big")
-        shutil.copytree(self.model, need)
-        out = self.path("interrupted.gguf")
-        p = subprocess.Popen([ISOTOPE, "quantize", need, out, "Q4_K_M", "--threads", "1"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-        while not any(n.startswith("interrupted.gguf.part") for n in os.listdir(self.dir)) and p.poll() is None:
+        for sig in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            for name, kind in (("interrupted.gguf", "Q4_K_M"), ("interrupted", "int4")):
+                with self.subTest(signal=sig, kind=kind):
+                    out = self.path(f"{int(sig)}-{name}")
+                    p = subprocess.Popen([ISOTOPE, "quantize", self.model, out, kind, "--threads", "1"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+                    while not any(".part-" in n for n in os.listdir(self.dir)) and p.poll() is None:
+                        time.sleep(0.0005)
+                    p.send_signal(sig)
+                    p.communicate(timeout=120)
+                    if p.returncode != 0:  # it may have been faster than the signal
+                        self.assertEqual(p.returncode, 128 + sig)
+                        self.assertFalse(os.path.exists(out))
+                    self.assertFalse([n for n in os.listdir(self.dir) if ".part-" in n])
+
+    def test_a_hangup_that_is_ignored_stays_so(self):
+        p = subprocess.Popen(["nohup", ISOTOPE, "quantize", self.model, self.path("nohup.gguf"), "Q4_K_M", "--threads", "1"], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        while not any(n.startswith("nohup.gguf") for n in os.listdir(self.dir)) and p.poll() is None:
             time.sleep(0.0005)
-        p.send_signal(signal.SIGINT)
+        p.send_signal(signal.SIGHUP)
         p.communicate(timeout=120)
-        if p.returncode != 0:  # it may have been faster than the signal
-            self.assertEqual(p.returncode, 130)
-            self.assertFalse(os.path.exists(out))
-        self.assertFalse([n for n in os.listdir(self.dir) if ".part-" in n])
+        self.assertEqual(p.returncode, 0)
+
+    def test_what_exists_is_not_replaced_unasked(self):
+        out = self.path("old.gguf")
+        with open(out, "w") as f:
+            f.write("mine")
+        r = run("quantize", self.model, out, "Q8_0")
+        self.assertEqual(r.returncode, 2)
+        self.assertIn("exists already", r.stderr)
+        self.assertIn("--force", r.stderr)
+        with open(out) as f:
+            self.assertEqual(f.read(), "mine")
+        self.works(self.model, out, "Q8_0", "--force")
+        self.assertEqual(run("inspect", out).returncode, 0)
+        self.works(self.model, self.path("new.gguf"), "Q8_0", "--force")
 
 
 if __name__ == "__main__":

@@ -49,6 +49,14 @@ class Flags(unittest.TestCase):
             line = json.loads(f.readline())
         self.assertEqual((line["outcome"], line["completion_tokens"]), ("completed", 2))
 
+    def test_dummy_weights_are_not_what_is_served_by_default(self):
+        with_default = Server()
+        try:
+            flags = {f["name"]: f for f in with_default.json("GET", "/config")[1]["flags"]}
+            self.assertEqual((flags["--load-dummy"]["value"], flags["--load-dummy"]["source"]), ("none", "default"))
+        finally:
+            with_default.stop()
+
     def test_refused_wishes(self):
         for args, text in [(["-tp", "2"], "tensor parallelism"), (["--method", "mtp"], "speculative"), (["--load_dummy", "zero"], "dummy"),
                            (["--default-chat-template-kwargs", "[1]"], "no JSON object"), (["--hf-overrides", "x"], "no JSON object"),

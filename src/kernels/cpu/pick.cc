@@ -98,7 +98,7 @@ Result<const KernelTable*> pick_isa(std::string_view forced, std::string_view so
     const bool wanted = forced.empty() || forced == s.isa;
     if (wanted && s.runnable) return s.table;
     if (wanted && !forced.empty()) unrunnable = s.reason;
-    list += fmt::format("{}{} ({})", list.empty() ? "" : ", ", s.isa, s.reason);
+    if (s.runnable) list += fmt::format("{}{} ({})", list.empty() ? "" : ", ", s.isa, s.reason);
   }
   std::string remedy = "leave it empty for the best one, or choose one that runs here: " + list;
   if (!unrunnable.empty())

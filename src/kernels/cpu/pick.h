@@ -20,7 +20,7 @@ struct IsaState {
 /// All candidates, best first; `isotope doctor` prints it.
 std::vector<IsaState> isa_candidates();
 
-/// The best runnable table, or the one named `forced` (empty: none). An unknown or unrunnable name is an error that lists every candidate.
+/// The best runnable table, or the one named `forced` (empty: none). An unknown or unrunnable name is an error that lists those that run.
 /// `source` names the setting for the error.
 Result<const KernelTable*> pick_isa(std::string_view forced = {}, std::string_view source = "ISOTOPE_CPU_ISA");
 
