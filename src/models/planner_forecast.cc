@@ -70,7 +70,8 @@ Result<void> Planner::forecast(const levers::Loading& levers, uint64_t free) {
   uint64_t heads = 0;
   for (const auto& [e, bytes] : draft_entries_) heads += bytes;
   const std::string drafts = heads ? fmt::format(", {} multi-token-prediction heads", gib(double(heads))) : "";
-  base::log(base::LogLevel::info, "the weights take {} of memory, {} of them experts{}; {} free", gib(double(f.all)), gib(double(f.experts)), drafts,
+  base::log(base::LogLevel::info, "the weights take {} of memory{}{}; {} free", gib(double(f.all)),
+            f.experts ? fmt::format(", {} of them experts", gib(double(f.experts))) : "", drafts,
             free ? gib(double(free)) + " are" : "nobody knows how much is");
   if (!free || f.all + f.largest <= free) return {};
   const std::string numbers =
