@@ -100,6 +100,38 @@ TEST(Forecast, WeightsOutOfNothingKeepTheirQuantizationConfig) {
   }
 }
 
+TEST(Forecast, SmallGroupsTakeWhatTheyTake) {
+  test::TempDir dir;
+  std::ifstream in(ISOTOPE_SOURCE_DIR "/tests/oracle/goldens/mixtral/config.json");
+  std::string text(std::istreambuf_iterator<char>(in), {});
+  text.resize(text.rfind('}'));
+  for (const char* q : {R"("gptq", "bits": 4, "group_size": 32)", R"("gptq", "bits": 4, "group_size": 128)", R"("gptq", "bits": 8, "group_size": 64)",
+                        R"("gptq", "bits": 8, "group_size": 128)", R"("fp8", "weight_block_size": [128, 128])"}) {
+    SCOPED_TRACE(q);
+    const std::string wide = R"(, "hidden_size": 256, "intermediate_size": 128, "quantization_config": {"quant_method": )" + std::string(q) + "}}";
+    const auto files = dummy_checkpoint(dir.write("config.json", text + wide), "xavier");
+    ASSERT_TRUE(files) << files.error().message();
+    const auto ops = *ops::make_cpu_ops({.threads = 1, .pin = false});
+    uint64_t all = 0, largest = 0;
+    for (const TensorEntry& t : (*files)->tensors()) {
+      largest = std::max<uint64_t>(largest, t.bytes);
+      const auto data = (*files)->read(t);
+      ASSERT_TRUE(data);
+      all += t.rank == 1 ? uint64_t(t.shape[0]) * 4 : uint64_t((*ops->pack(data->view))->bytes);
+    }
+    const ModelConfig config = *parse_config(**files);
+    const Arch& arch = *arch_by_name(config.arch);
+    const auto model = arch.make();
+    model->set_config(config);
+    Planner plan(**files, *ops, arch, config);
+    ASSERT_TRUE(plan_weights(plan, arch, *model));
+    ASSERT_TRUE(plan.check({}));
+    const auto enough = plan.forecast({}, all + largest);
+    EXPECT_TRUE(enough) << enough.error().message() << " of " << all << " + " << largest;
+    EXPECT_FALSE(plan.forecast({}, all + largest - 1));
+  }
+}
+
 TEST(Forecast, ExpertsOfGptOssAreBlocksOutOfNothingToo) {
   const auto files = dummy_checkpoint(ISOTOPE_SOURCE_DIR "/tests/oracle/goldens/gpt_oss_mxfp4/config.json", "xavier");
   ASSERT_TRUE(files) << files.error().message();

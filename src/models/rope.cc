@@ -91,8 +91,8 @@ Result<void> check(const RopeLaw& law, int rot) {
   const bool needs_length = law.type == Type::llama3 || law.type == Type::yarn || law.type == Type::longrope;
   if (needs_length && law.original_len < 2)
     return fail(Code::data_loss, fmt::format("original_max_position_embeddings is {}, must be at least 2", law.original_len));
-  if (law.type == Type::llama3 && !(law.low_freq_factor > 0 && law.high_freq_factor > law.low_freq_factor))
-    return fail(Code::data_loss, fmt::format("llama3 rope scaling: low_freq_factor {} must be positive and below high_freq_factor {}",
+  if (law.type == Type::llama3 && !(law.low_freq_factor > 0 && law.high_freq_factor >= law.low_freq_factor))
+    return fail(Code::data_loss, fmt::format("llama3 rope scaling: low_freq_factor {} must be positive and not above high_freq_factor {}",
                                              law.low_freq_factor, law.high_freq_factor));
   if (law.type == Type::yarn && !(positive(law.beta_fast) && positive(law.beta_slow) && law.theta > 1))
     return fail(Code::data_loss, fmt::format("yarn rope scaling: beta_fast {}, beta_slow {}, rope_theta {}: betas must be positive, theta above 1",

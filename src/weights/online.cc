@@ -11,6 +11,7 @@
 #include "weights/eligible.h"
 #include "weights/json.h"
 #include "weights/load_all.h"
+#include "weights/quantized.h"
 
 namespace isotope::weights {
 
@@ -111,6 +112,11 @@ OnlineCheckpoint::OnlineCheckpoint(std::unique_ptr<Checkpoint> in, const ChooseS
 const TensorEntry* OnlineCheckpoint::find(std::string_view name) const {
   const auto it = index_.find(name);
   return it == index_.end() ? nullptr : &tensors_[it->second];
+}
+
+int64_t scale_columns(const Checkpoint& c, const TensorEntry& t) {
+  const auto* const online = dynamic_cast<const OnlineCheckpoint*>(&c);
+  return online && online->converts(t) ? online->scale_columns(t) : quantized_columns(c, t);
 }
 
 bool OnlineCheckpoint::converts(const TensorEntry& t) const { return plans_.contains(t.name); }

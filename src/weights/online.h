@@ -43,6 +43,8 @@ class OnlineCheckpoint final : public Checkpoint {
 
   /// Whether the entry is one that is quantized.
   bool converts(const TensorEntry&) const;
+  /// Columns of such an entry that share a scale; 0: all of a row.
+  int64_t scale_columns(const TensorEntry& t) const { return plans_.find(t.name)->second.scheme.columns; }
   /// The source of such an entry in memory of its own, so that nothing more is read from its file.
   Result<Data> stage(const TensorEntry&) const;
   /// What read() gives, from staged bytes.
@@ -65,6 +67,9 @@ class OnlineCheckpoint final : public Checkpoint {
   std::map<std::string, Plan, std::less<>> plans_;
   std::string summary_;
 };
+
+/// Columns that share a scale in a matrix that is quantized, in its files or while it loads; 0: all of a row, or nobody knows.
+int64_t scale_columns(const Checkpoint&, const TensorEntry&);
 
 /// Plain weights as its quantization_config promises them, or hf_quant_config.json (`beside`, or null); the checkpoint itself where neither speaks of them.
 /// Fails for settings that no reader of such files knows.

@@ -87,6 +87,15 @@ class QuantizedCheckpoint final : public Checkpoint {
     return Data{.view = {.dtype = t.dtype, .data = buffer->data(), .bytes = buffer->size(), .shape = t.shape, .rank = t.rank}, .keep = buffer};
   }
 
+  int64_t scale_columns(const TensorEntry& t) const {
+    const Matrix* const m = matrix(t);
+    if (!m) return 0;
+    const QuantizedParts& p = m->parts;
+    const bool turned = p.layout == Layout::gptq || p.layout == Layout::awq;
+    const int64_t across = turned ? p.scales.shape[0] : p.scales.rank >= 2 ? p.scales.shape[size_t(p.scales.rank - 1)] : 1;
+    return across > 1 ? p.k / across : 0;
+  }
+
   Result<void> arrange(const Method& method, Promise promise) {
     promise_ = std::move(promise);
     for (const TensorEntry& e : in_->tensors()) ISO_CHECK_OK(look_at(e, method));
@@ -275,6 +284,11 @@ std::string quantization_names() {
   std::string s;
   for (std::string_view m : kMethods) s += fmt::format("{}{}", s.empty() ? "" : ", ", m);
   return s;
+}
+
+int64_t quantized_columns(const Checkpoint& c, const TensorEntry& t) {
+  const auto* const q = dynamic_cast<const QuantizedCheckpoint*>(&c);
+  return q ? q->scale_columns(t) : 0;
 }
 
 Result<std::unique_ptr<Checkpoint>> present_quantized(std::unique_ptr<Checkpoint> c, const json* other) {
