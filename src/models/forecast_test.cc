@@ -10,6 +10,7 @@
 #include "models/loader.h"
 #include "models/planner.h"
 #include "support/gguf_writer.h"
+#include "weights/summary.h"
 
 namespace isotope::models {
 namespace {
@@ -139,6 +140,10 @@ TEST(Forecast, ExpertsOfGptOssAreBlocksOutOfNothingToo) {
   ASSERT_TRUE(blocks && scales);
   EXPECT_EQ(blocks->bytes, 16 * scales->bytes);
   EXPECT_FALSE((*files)->find("model.layers.0.mlp.experts.down_proj"));
+  const weights::Summary sum = weights::summarize(**files);
+  const auto mx = std::find_if(sum.types.begin(), sum.types.end(), [](const auto& t) { return t.dtype == tensor::DType::mxfp4; });
+  ASSERT_NE(mx, sum.types.end());
+  EXPECT_EQ(8 * mx->bytes * 32, mx->elements * 8 * 17) << "4.25 bits a weight";
   const auto config = parse_config(**files);
   ASSERT_TRUE(config);
   const auto ops = *ops::make_cpu_ops({.threads = 1, .pin = false});
