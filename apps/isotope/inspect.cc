@@ -10,8 +10,10 @@
 
 #include "bench_load.h"
 #include "commands.h"
+#include "engine/kv_costs.h"
 #include "load.h"
 #include "model_path.h"
+#include "models/arch.h"
 #include "models/config.h"
 #include "models/dummy.h"
 #include "models/encoder.h"
@@ -38,16 +40,29 @@ struct ContextMemory {
   int64_t context = 0, kv_bytes = 0;
 };
 
-/// KV cache of one sequence in bf16: layers with a window keep no more than that many tokens, layers that read another one's nothing.
-int64_t kv_bytes(const models::ModelConfig& c, int64_t context) {
-  int64_t bytes = 0;
-  for (const models::LayerConfig& l : c.layer) {
-    if (!l.attends() || l.kv_of >= 0) continue;
-    const int64_t parts = c.latent.kv_rank > 0 ? 1 : 2;  // latent attention reads values from its keys
-    const int64_t token = parts * 2 * l.kv_heads * l.head_dim;
-    bytes += token * (l.window > 0 ? std::min(l.window, context) : context);
+/// What sequences take, as an engine with its usual blocks and bf16 would count.
+struct SequenceMemory {
+  engine::KvCosts costs;
+  int64_t block_size = EngineOptions().block_size;
+  int64_t kv_bytes(int64_t context) const {
+    int64_t bytes = 0;
+    for (const engine::KvGroupCost& g : costs.groups) {
+      const int64_t tokens = g.window > 0 ? std::min(g.window, context) : context;
+      bytes += (tokens + block_size - 1) / block_size * int64_t(g.block_bytes);
+    }
+    return bytes;
   }
-  return bytes;
+};
+
+Result<SequenceMemory> sequence_memory(const models::ModelConfig& c) {
+  const models::Arch* const arch = models::arch_by_name(c.arch);
+  if (!arch) return SequenceMemory{};
+  const auto model = arch->make();
+  model->set_config(c);
+  ISO_TRY(const auto ops, ops::make_cpu_ops({.threads = 1, .pin = false}));
+  SequenceMemory m;
+  m.costs = engine::kv_costs(*model, *ops, int(m.block_size), KvType::bf16);
+  return m;
 }
 
 struct Report {
@@ -57,6 +72,7 @@ struct Report {
   std::optional<models::EncoderConfig> encoder;
   Result<models::ModelConfig> config = fail(Code::internal, "");  ///< an architecture that cannot run can still be inspected
   std::vector<ContextMemory> memory;
+  int64_t state_bytes = 0;  ///< recurrent state of a sequence, however long it is
   bool config_only = false;  ///< no weights: tensors and sizes are those that the configuration asks for
   std::optional<weights::ValueReport> values;
 };
@@ -116,7 +132,9 @@ Result<Report> inspect(const Options& o, const Context& context) {
   std::vector<int64_t> contexts(std::begin(kContexts), std::end(kContexts));
   std::erase_if(contexts, [&](int64_t n) { return n >= r.config->context_length; });
   contexts.push_back(r.config->context_length);
-  for (int64_t n : contexts) r.memory.push_back({n, kv_bytes(*r.config, n)});
+  ISO_TRY(const SequenceMemory sequence, sequence_memory(*r.config));
+  r.state_bytes = int64_t(sequence.costs.state_bytes);
+  for (int64_t n : contexts) r.memory.push_back({n, sequence.kv_bytes(n)});
   return r;
 }
 
@@ -178,9 +196,10 @@ void print_types(const Report& r) {
 
 void print_memory(const Report& r) {
   if (r.memory.empty()) return;
+  if (r.state_bytes) print("\nRecurrent state: {} a sequence, however long it is\n", size_text(r.state_bytes));
   print("\nMemory for one sequence (KV cache in bf16)\n  {:>10}{:>14}{:>14}\n", "context", "KV cache", "with weights");
   for (const ContextMemory& m : r.memory)
-    print("  {:>10}{:>14}{:>14}\n", m.context, size_text(m.kv_bytes), size_text(m.kv_bytes + r.weights.bytes));
+    print("  {:>10}{:>14}{:>14}\n", m.context, size_text(m.kv_bytes), size_text(m.kv_bytes + r.state_bytes + r.weights.bytes));
 }
 
 void print_metadata(const Report& r) {
@@ -270,7 +289,8 @@ ordered_json to_json(const Report& r, bool tensors) {
   j["memory"] = ordered_json::array();
   for (const ContextMemory& m : r.memory)
     j["memory"].push_back(
-        {{"context", m.context}, {"kv_type", "bf16"}, {"kv_bytes", m.kv_bytes}, {"total_bytes", m.kv_bytes + r.weights.bytes}});
+        {{"context", m.context}, {"kv_type", "bf16"}, {"kv_bytes", m.kv_bytes},
+         {"state_bytes", r.state_bytes}, {"total_bytes", m.kv_bytes + r.state_bytes + r.weights.bytes}});
   j["metadata"] = metadata_json(r.files->metadata());
   j["chat_template"] = r.files->vocab().chat_template;
   j["named_templates"] = ordered_json::object();

@@ -13,6 +13,7 @@
 #include "engine/parts.h"
 #include "engine/pool_engine.h"
 #include "engine/ranks.h"
+#include "engine/kv_costs.h"
 #include "engine/sizing.h"
 #include "engine/state_replay.h"
 #include "levers/levers.h"
@@ -159,19 +160,11 @@ struct Storage {
 /// `images`: states of prefixes may be stored.
 Result<Storage> make_storage(const EngineOptions& o, const models::Model& model, ops::Ops& ops, int64_t length, size_t budget, bool images) {
   Storage s;
-  std::vector<engine::KvGroupCost> costs;
-  size_t state_bytes = 0;
-  for (size_t g = 0; g < model.kv_groups().size(); ++g) {
-    const ops::KvGroupSpec& spec = model.kv_groups()[g];
-    if (spec.kind == ops::KvGroupSpec::Kind::state) {
-      state_bytes = ops.kv_block_bytes(model.kv_layers(), int(g), o.block_size, kv_type(o));
-      continue;
-    }
-    const int64_t window = spec.kind == ops::KvGroupSpec::Kind::sliding ? spec.window : 0;
+  auto [costs, state_bytes] = engine::kv_costs(model, ops, o.block_size, kv_type(o));
+  for (engine::KvGroupCost& g : costs) {
     // A group without layers costs what its bookkeeping does.
-    const size_t bookkeeping = size_t(o.block_size) * sizeof(int32_t) + 96;
-    costs.push_back({window, std::max(ops.kv_block_bytes(model.kv_layers(), int(g), o.block_size, kv_type(o)), bookkeeping)});
-    s.bytes_per_token += int64_t(costs.back().block_bytes) / o.block_size;
+    g.block_bytes = std::max(g.block_bytes, size_t(o.block_size) * sizeof(int32_t) + 96);
+    s.bytes_per_token += int64_t(g.block_bytes) / o.block_size;
   }
   if (costs.empty() || costs.size() > size_t(kv::kMaxGroups))
     return fail(Code::unsupported, fmt::format("the model has {} KV groups", costs.size()), o.model,

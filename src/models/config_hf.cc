@@ -89,7 +89,7 @@ Result<ConfigSource> hf_source(const weights::Checkpoint& c, const std::map<std:
   const bool by_rows = arch->moe && !arch->moe->mxfp4_gate_up.empty() && method == "mxfp4";
   if (fields.has("quantization_config") && !by_rows && !weights::known_quantization(method))
     return unknown(m, "quantization_config is set: " + fields.text("quantization_config"),
-                   "known methods: " + weights::quantization_names() + "; use such a checkpoint, the unquantized one, or a GGUF file");
+                   "known methods: " + weights::quantization_names() + ", and mxfp4 of GPT-OSS; use such a checkpoint, the unquantized one, or a GGUF file");
   return ConfigSource{arch, false, std::move(fields)};
 }
 

@@ -11,6 +11,15 @@ namespace {
 
 using weights::Metadata;
 
+/// What transformers insists on, law by law; lengths it takes from the model.
+struct Required {
+  RopeLaw::Type type;
+  const char* key;
+};
+constexpr Required kRequired[] = {{RopeLaw::Type::linear, "factor"},         {RopeLaw::Type::dynamic, "factor"},
+                                  {RopeLaw::Type::yarn, "factor"},           {RopeLaw::Type::llama3, "factor"},
+                                  {RopeLaw::Type::llama3, "low_freq_factor"}, {RopeLaw::Type::llama3, "high_freq_factor"}};
+
 /// Hunyuan's "dynamic" with an `alpha`: a base that is stretched once and for all.
 Result<RopeLaw> stretched(const Metadata& f, const std::string& at, const ModelConfig& c, RopeLaw law) {
   ISO_TRY(const double alpha, f.number(at + "alpha"));
@@ -35,9 +44,8 @@ Result<RopeLaw> parse_law(const Metadata& f, const std::string& at, const ModelC
   ISO_TRY(law.original_len, in_range_or(f, "original_max_position_embeddings", 1, kMaxContext, law.original_len));
   if (law.type == RopeLaw::Type::dynamic && f.has(at + "alpha")) return stretched(f, at, c, law);
   const bool by_lengths = law.type == RopeLaw::Type::yarn || law.type == RopeLaw::Type::longrope;
-  const bool needs_factor = law.type != RopeLaw::Type::plain && law.type != RopeLaw::Type::proportional && !by_lengths;
-  if (needs_factor && !f.has(at + "factor"))
-    return wrong(f, fmt::format("{}factor is missing for rope type '{}'", at, type));
+  for (const Required& r : kRequired)
+    if (r.type == law.type && !f.has(at + r.key)) return wrong(f, fmt::format("{}{} is missing for rope type '{}'", at, r.key, type));
   ISO_TRY(law.factor, f.number_or(at + "factor", by_lengths ? double(c.context_length) / double(law.original_len) : 1.0));
   ISO_TRY(law.beta_fast, f.number_or(at + "beta_fast", 32));
   ISO_TRY(law.beta_slow, f.number_or(at + "beta_slow", 1));

@@ -69,8 +69,13 @@ class DummyCheckpoint final : public Checkpoint {
 
   Result<Data> read(const TensorEntry& t) const override {
     if (is_table(t.name)) return zeros(t);
-    const auto buffer = std::make_shared<std::vector<uint16_t>>(size_t(t.bytes / 2));
+    const auto buffer = std::make_shared<std::vector<uint16_t>>(size_t(t.bytes / 2 + t.bytes % 2));
     const int64_t n = int64_t(buffer->size());
+    if (t.dtype == DType::u8) {  // MXFP4: any code is a number, exponents are one, and small
+      if (t.name.ends_with("_scales")) std::memset(buffer->data(), kExponent, buffer->size() * 2);
+      else if (!zeros_) Values(t.name, 1).fill(buffer->data(), n);
+      return Data{.view = {.dtype = t.dtype, .data = buffer->data(), .bytes = size_t(t.bytes), .shape = t.shape, .rank = t.rank}, .keep = buffer};
+    }
     const bool norm = t.rank == 1 && t.name.ends_with("weight"), factor = t.rank == 1 && (t.name.ends_with("scalar") || t.name.ends_with("scale"));
     if (t.dtype == DType::i32)  // every token goes to the first experts
       for (int64_t i = 0; i < n / 2; ++i) (*buffer)[size_t(2 * i)] = uint16_t(i % t.shape[1]);
@@ -84,10 +89,13 @@ class DummyCheckpoint final : public Checkpoint {
   }
 
   Result<void> add(const Planner::Missing& m) {
+    const bool table = m.shape.size() == 2 && m.name.ends_with("tid2eid");  // of experts by token
+    return add(m, table ? DType::i32 : is_table(m.name) ? DType::f8_e4m3 : DType::bf16);
+  }
+  Result<void> add(const Planner::Missing& m, DType dtype) {
     if (m.shape.empty() || m.shape.size() > 4)
       return fail(Code::unsupported, "no shape is known for tensor " + m.name, "--load-dummy", "this family needs its own files");
-    const bool table = m.shape.size() == 2 && m.name.ends_with("tid2eid");  // of experts by token
-    TensorEntry t{.name = m.name, .dtype = table ? DType::i32 : is_table(m.name) ? DType::f8_e4m3 : DType::bf16, .rank = int(m.shape.size())};
+    TensorEntry t{.name = m.name, .dtype = dtype, .rank = int(m.shape.size())};
     int64_t n = 1;
     for (size_t i = 0; i < m.shape.size(); ++i) t.shape[i] = m.shape[i], n *= m.shape[i];
     t.offset = at_, t.bytes = uint64_t(n) * uint64_t(tensor::format(t.dtype).bytes), at_ += t.bytes;
@@ -98,6 +106,7 @@ class DummyCheckpoint final : public Checkpoint {
   void set_vocab_size(int64_t n) { vocab_.vocab_size = n; }
 
  private:
+  static constexpr int kExponent = 120;  ///< 2^-7
   static bool is_table(std::string_view name) { return name.ends_with(".engram.embed.weight"); }
 
   /// N-gram tables are larger than memory: their rows are zeros that take none.
@@ -119,20 +128,6 @@ class DummyCheckpoint final : public Checkpoint {
   std::unordered_map<std::string, size_t> index_;
 };
 
-/// The scheme whose results are laid out as a checkpoint with that quantization_config; empty if there is none, or nothing to do.
-std::string scheme_for(const Metadata& m) {
-  const json& root = *m.tree();
-  if (!root.contains("quantization_config") || !root["quantization_config"].is_object()) return "";
-  const json& q = root["quantization_config"];
-  const auto text = [&](const char* key) { return q.contains(key) && q[key].is_string() ? q[key].get<std::string>() : std::string(); };
-  const std::string method = text("quant_method"), format = text("format");
-  if (method == "fp8" && q.contains("weight_block_size")) return "per_block_fp8";
-  if (method == "fp8" || format == "float-quantized") return "ptpc_fp8";
-  if (format == "int-quantized") return "int8";
-  if (method == "gptq" || method == "awq" || format == "pack-quantized") return "int4";
-  return "";
-}
-
 /// Opens the config.json without asking what it says.
 Result<std::unique_ptr<DummyCheckpoint>> open_config(const std::string& path, bool zeros) {
   namespace fs = std::filesystem;
@@ -148,6 +143,15 @@ Result<std::unique_ptr<DummyCheckpoint>> open_config(const std::string& path, bo
   return std::make_unique<DummyCheckpoint>(config.string(), std::move(metadata), std::move(vocab), zeros);
 }
 
+/// Whether a tensor is a stack of experts that may come as MXFP4.
+bool is_stack(const MoeNames& n, const Planner::Missing& m) {
+  return m.shape.size() == 3 && (m.name.ends_with(n.mxfp4_gate_up) || m.name.ends_with(n.mxfp4_down));
+}
+/// The shape of its codes: [experts, rows, columns / 32, 16]. REQUIRES: is_stack().
+std::vector<int64_t> blocks_of(const MoeNames& n, const Planner::Missing& m) {
+  return {m.shape[0], m.shape[n.turned ? 2 : 1], m.shape[n.turned ? 1 : 2] / 32, 16};
+}
+
 /// Adds every tensor that the model needs: a plan of what is missing from nothing is a list of everything.
 Result<void> add_tensors(DummyCheckpoint& out, const std::string& path) {
   ISO_TRY(const ModelConfig c, parse_config(out));
@@ -160,14 +164,29 @@ Result<void> add_tensors(DummyCheckpoint& out, const std::string& path) {
   model->set_config(c);
   Planner plan(out, *ops, *arch, c);
   ISO_CHECK_OK(plan_weights(plan, *arch, *model));
-  for (const Planner::Missing& m : plan.take_missing()) ISO_CHECK_OK(out.add(m));
+  const bool mxfp4 = arch->moe && !arch->moe->mxfp4_down.empty() && out.metadata().text("quantization_config.quant_method") == "mxfp4";
+  for (const Planner::Missing& m : plan.take_missing()) {
+    if (!mxfp4 || !is_stack(*arch->moe, m)) {
+      ISO_CHECK_OK(out.add(m));
+      continue;
+    }
+    ISO_CHECK_OK(out.add({m.name + "_blocks", blocks_of(*arch->moe, m)}, DType::u8));
+    std::vector<int64_t> scales = blocks_of(*arch->moe, m);
+    scales.pop_back();
+    ISO_CHECK_OK(out.add({m.name + "_scales", std::move(scales)}, DType::u8));
+  }
   return {};
 }
 
+/// As the published checkpoint would be, by its config.json or the hf_quant_config.json beside it.
 Result<std::unique_ptr<Checkpoint>> as_quantized(std::unique_ptr<DummyCheckpoint> c) {
-  const std::string scheme = scheme_for(c->metadata());
-  if (scheme.empty()) return c;
-  return weights::quantize_online(std::move(c), json({{"global_quant_config", scheme}}).dump());
+  namespace fs = std::filesystem;
+  const std::string beside = (fs::path(c->files()[0]).parent_path() / "hf_quant_config.json").string();
+  std::error_code ec;
+  if (!fs::exists(beside, ec)) return weights::quantize_as_promised(std::move(c));
+  ISO_TRY(const std::string text, base::read_text_file(beside, uint64_t{16} << 20));
+  ISO_TRY(const json tree, weights::parse_json(text, beside));
+  return weights::quantize_as_promised(std::move(c), &tree);
 }
 
 }  // namespace

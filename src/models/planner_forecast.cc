@@ -6,9 +6,12 @@
 
 #include "base/log.h"
 #include "models/planner.h"
+#include "weights/online.h"
 
 namespace isotope::models {
 namespace {
+
+using tensor::DType;
 
 /// Bytes.
 struct Forecast {
@@ -51,7 +54,13 @@ uint64_t Planner::packed_bytes(const TensorEntry& e) const {
   int64_t rows = 1;
   for (int i = 0; i + 1 < e.rank; ++i) rows *= e.shape[size_t(i)];
   const bool vector = e.rank < 2, codes = e.dtype == tensor::DType::u8;  // codes of MXFP4 are as many bytes packed
-  return vector ? uint64_t(cols) * sizeof(float) : codes ? e.bytes : ops_.packed_bytes(e.dtype, rows, cols);
+  if (vector) return uint64_t(cols) * sizeof(float);
+  if (codes) return e.bytes;
+  const int64_t group = weights::scale_columns(ck_, e);
+  const bool single = group > 0 && group % 128 && cols % 128 == 0 && (e.dtype == DType::i4_g32 || e.dtype == DType::i8_g16);
+  if (!single) return ops_.packed_bytes(e.dtype, rows, cols);
+  // Scales of fewer than 128 columns each are held one by one, as those of rows that do not fill 128 are.
+  return ops_.packed_bytes(e.dtype, rows, cols + 32) - ops_.packed_bytes(e.dtype, rows, 32);
 }
 
 Result<void> Planner::forecast(const levers::Loading& levers, uint64_t free) {
@@ -70,7 +79,8 @@ Result<void> Planner::forecast(const levers::Loading& levers, uint64_t free) {
   uint64_t heads = 0;
   for (const auto& [e, bytes] : draft_entries_) heads += bytes;
   const std::string drafts = heads ? fmt::format(", {} multi-token-prediction heads", gib(double(heads))) : "";
-  base::log(base::LogLevel::info, "the weights take {} of memory, {} of them experts{}; {} free", gib(double(f.all)), gib(double(f.experts)), drafts,
+  base::log(base::LogLevel::info, "the weights take {} of memory{}{}; {} free", gib(double(f.all)),
+            f.experts ? fmt::format(", {} of them experts", gib(double(f.experts))) : "", drafts,
             free ? gib(double(free)) + " are" : "nobody knows how much is");
   if (!free || f.all + f.largest <= free) return {};
   const std::string numbers =

@@ -131,7 +131,7 @@ Result<void> dequantize(DType t, const void* src, std::span<float> out) {
   if (!decode) decode = decode_codebook(t);
   if (!decode)
     return fail(Code::unsupported, "format " + std::string(f.name) + " holds no weights and has no float32 form", "dequantize",
-                "use a tensor of a floating-point or quantized format");
+                "save the tensor as F32, F16 or BF16 and load that");
   if (out.size() % size_t(f.block) != 0)
     return fail(Code::invalid_argument, std::to_string(out.size()) + " elements do not fill blocks of " + std::to_string(f.block),
                 "dequantize " + std::string(f.name), "pass whole blocks");

@@ -134,6 +134,15 @@ tl::unexpected<Error> unreadable(const Checkpoint& c, const TensorEntry& t) {
               c.files()[size_t(t.file)] + ", tensor " + quote_name(t.name), "check the storage device, or download the file again");
 }
 
+/// What is wrong with a tensor's contents says which tensor it is, and of which file.
+Error placed(const Checkpoint& c, const LoadJob& j, Error e) {
+  const bool contents = e.code == Code::unsupported || e.code == Code::data_loss;
+  if (!contents || j.tensors.empty() || (e.what + e.source).find(j.tensors[0]->name) != std::string::npos) return e;
+  const TensorEntry& t = *j.tensors[0];
+  e.source = c.files()[size_t(t.file)] + ", tensor " + quote_name(t.name) + (e.source.empty() ? "" : ", " + e.source);
+  return e;
+}
+
 }  // namespace
 
 Result<void> load_one(const Checkpoint& c, const LoadJob& j) {
@@ -148,7 +157,7 @@ Result<void> load_one(const Checkpoint& c, const LoadJob& j) {
   // A fault explains whatever the zeros in its place led to.
   for (size_t i = 0, g = 0; i < data.size(); ++i)
     if (data[i].mapped && guards[g++].faulted()) return unreadable(c, *j.tensors[i]);
-  ISO_CHECK_OK(consumed);
+  if (!consumed) return tl::unexpected(placed(c, j, consumed.error()));
   for (size_t i = 0; i < data.size(); ++i)
     if (data[i].mapped) ISO_CHECK_OK(c.check_unchanged(*j.tensors[i]));
   return {};

@@ -174,6 +174,14 @@ TEST_F(Loaded, AReadErrorNamesTheFile) {
   EXPECT_THAT(r.error().message(), HasSubstr(path_));
 }
 
+TEST_F(Loaded, WhatIsWrongWithContentsNamesTensorAndFile) {
+  const auto r = load_all(*c_, jobs([](int i, auto) -> Result<void> {
+    return i == 7 ? fail(Code::unsupported, "format I64 holds no weights", "dequantize", "save it anew") : Result<void>();
+  }), {.num_threads = 1});
+  ASSERT_FALSE(r);
+  for (const std::string& s : {path_, std::string("tensor 't7'"), std::string("I64"), std::string("save it anew")}) EXPECT_THAT(r.error().message(), HasSubstr(s));
+}
+
 TEST_F(Loaded, CoverageListsMissingAndUnexpected) {
   Wanted w{.required = {"t0", "t1", "absent"}, .optional = {"t2", "absent_too"}, .ignored = {"t[3-9]", "t?[0-8]"}};
   const Coverage c = compare(*c_, w);

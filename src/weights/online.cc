@@ -11,6 +11,7 @@
 #include "weights/eligible.h"
 #include "weights/json.h"
 #include "weights/load_all.h"
+#include "weights/quantized.h"
 
 namespace isotope::weights {
 
@@ -46,6 +47,17 @@ QuantizedParts shapes_of(const Scheme& s, const TensorEntry& e) {
   return parts_of(s, stacked ? t.shape[0] : 1, t.shape[stacked ? 1 : 0], t.cols(), e.dtype);
 }
 
+/// As the configuration has it. REQUIRES: the configuration outlives it.
+ChooseScheme chooser(const OnlineConfig& config) {
+  return [&config](const TensorEntry& e) -> std::optional<Scheme> {
+    const auto names = [&](const std::string& pattern) { return names_module(pattern, e.name); };
+    if (std::any_of(config.exclude.begin(), config.exclude.end(), names)) return std::nullopt;
+    const auto own = std::find_if(config.layers.begin(), config.layers.end(), [&](const auto& p) { return names(p.first); });
+    const Scheme* const s = own != config.layers.end() ? own->second : config.global;
+    return s ? std::optional(*s) : std::nullopt;
+  };
+}
+
 }  // namespace
 
 Result<OnlineConfig> parse_online_config(const std::string& text) {
@@ -73,22 +85,19 @@ Result<OnlineConfig> parse_online_config(const std::string& text) {
   return c;
 }
 
-OnlineCheckpoint::OnlineCheckpoint(std::unique_ptr<Checkpoint> in, const OnlineConfig& config) : in_(std::move(in)) {
+OnlineCheckpoint::OnlineCheckpoint(std::unique_ptr<Checkpoint> in, const ChooseScheme& choose) : in_(std::move(in)) {
   std::map<std::string_view, int> counts;
   std::vector<std::string> odd;
   for (const TensorEntry& e : in_->tensors()) {
     tensors_.push_back(e);
     index_.emplace(e.name, tensors_.size() - 1);
-    const auto names = [&](const std::string& pattern) { return names_module(pattern, e.name); };
-    if (!eligible(e, *in_) || std::any_of(config.exclude.begin(), config.exclude.end(), names)) continue;
-    const auto own = std::find_if(config.layers.begin(), config.layers.end(), [&](const auto& p) { return names(p.first); });
-    const Scheme* const s = own != config.layers.end() ? own->second : config.global;
+    const std::optional<Scheme> s = eligible(e, *in_) ? choose(e) : std::nullopt;
     if (!s) continue;
     if (!fits(*s, e.shape[size_t(e.rank - 1)])) {
       odd.push_back(e.name);
       continue;
     }
-    plans_.emplace(e.name, Plan{&e, s});
+    plans_.emplace(e.name, Plan{&e, *s});
     counts[s->name] += 1;
     TensorEntry& t = tensors_.back();
     t.dtype = decoded_type(shapes_of(*s, e));
@@ -104,6 +113,11 @@ OnlineCheckpoint::OnlineCheckpoint(std::unique_ptr<Checkpoint> in, const OnlineC
 const TensorEntry* OnlineCheckpoint::find(std::string_view name) const {
   const auto it = index_.find(name);
   return it == index_.end() ? nullptr : &tensors_[it->second];
+}
+
+int64_t scale_columns(const Checkpoint& c, const TensorEntry& t) {
+  const auto* const online = dynamic_cast<const OnlineCheckpoint*>(&c);
+  return online && online->converts(t) ? online->scale_columns(t) : quantized_columns(c, t);
 }
 
 bool OnlineCheckpoint::converts(const TensorEntry& t) const { return plans_.contains(t.name); }
@@ -127,7 +141,7 @@ Result<Checkpoint::Data> OnlineCheckpoint::stage(const TensorEntry& t) const {
 Result<Checkpoint::Data> OnlineCheckpoint::convert(const TensorEntry& t, const HostTensor& from) const {
   const Plan& plan = plans_.find(t.name)->second;
   const auto buffer = std::make_shared<std::vector<std::byte>>(size_t(t.bytes));
-  ISO_TRY(const QuantizedMatrix m, quantize_matrix(*plan.scheme, as_matrices(*plan.scheme, from), t.name));
+  ISO_TRY(const QuantizedMatrix m, quantize_matrix(plan.scheme, as_matrices(plan.scheme, from), t.name));
   ISO_CHECK_OK(decode_quantized(m.parts, t.name, *buffer));
   return Data{.view = {.dtype = t.dtype, .data = buffer->data(), .bytes = buffer->size(), .shape = t.shape, .rank = t.rank}, .keep = buffer};
 }
@@ -145,7 +159,7 @@ Result<Checkpoint::Data> OnlineCheckpoint::read(const TensorEntry& t) const {
 
 Result<std::unique_ptr<Checkpoint>> quantize_online(std::unique_ptr<Checkpoint> c, const std::string& json) {
   ISO_TRY(const OnlineConfig config, parse_online_config(json));
-  auto out = std::make_unique<OnlineCheckpoint>(std::move(c), config);
+  auto out = std::make_unique<OnlineCheckpoint>(std::move(c), chooser(config));
   if (!out->quantized())
     return fail(Code::invalid_argument, "no matrix is quantized by it" + (out->summary().empty() ? "" : " (" + out->summary().substr(2) + ")"),
                 kFlag, "check the patterns; only linear layers in a float format can be quantized");

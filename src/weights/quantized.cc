@@ -87,6 +87,15 @@ class QuantizedCheckpoint final : public Checkpoint {
     return Data{.view = {.dtype = t.dtype, .data = buffer->data(), .bytes = buffer->size(), .shape = t.shape, .rank = t.rank}, .keep = buffer};
   }
 
+  int64_t scale_columns(const TensorEntry& t) const {
+    const Matrix* const m = matrix(t);
+    if (!m) return 0;
+    const QuantizedParts& p = m->parts;
+    const bool turned = p.layout == Layout::gptq || p.layout == Layout::awq;
+    const int64_t across = turned ? p.scales.shape[0] : p.scales.rank >= 2 ? p.scales.shape[size_t(p.scales.rank - 1)] : 1;
+    return across > 1 ? p.k / across : 0;
+  }
+
   Result<void> arrange(const Method& method, Promise promise) {
     promise_ = std::move(promise);
     for (const TensorEntry& e : in_->tensors()) ISO_CHECK_OK(look_at(e, method));
@@ -231,18 +240,6 @@ class QuantizedCheckpoint final : public Checkpoint {
   std::unordered_map<std::string, size_t> matrix_of_;
 };
 
-/// quantization_config, of the file or of the text model inside it; null if there is none.
-const json* config_of(const Metadata& m) {
-  const json* root = m.tree();
-  if (!root || !root->is_object()) return nullptr;
-  for (const json* at : {root, root->contains("text_config") ? &(*root)["text_config"] : nullptr}) {
-    if (!at || !at->is_object()) continue;
-    for (const char* key : {"quantization_config", "compression_config"})
-      if (const auto it = at->find(key); it != at->end() && it->is_object()) return &*it;
-  }
-  return nullptr;
-}
-
 int64_t layers_of(const Metadata& m) {
   for (const char* key : {"num_hidden_layers", "text_config.num_hidden_layers"})
     if (const auto n = m.integer_or(key, -1); n && *n > 0) return *n;
@@ -259,7 +256,7 @@ std::vector<std::string> block_names(const Checkpoint& c) {
 
 Result<Method> method_of(const json& q, const std::string& source) {
   Method m;
-  const std::string name = q.contains("quant_method") && q["quant_method"].is_string() ? q["quant_method"].get<std::string>() : "";
+  const std::string name = quantization_method(q);
   for (std::string_view known : kMethods)
     if (known == name) m.name = known;
   const json* bits = nullptr;
@@ -289,8 +286,13 @@ std::string quantization_names() {
   return s;
 }
 
+int64_t quantized_columns(const Checkpoint& c, const TensorEntry& t) {
+  const auto* const q = dynamic_cast<const QuantizedCheckpoint*>(&c);
+  return q ? q->scale_columns(t) : 0;
+}
+
 Result<std::unique_ptr<Checkpoint>> present_quantized(std::unique_ptr<Checkpoint> c, const json* other) {
-  const json* q = config_of(c->metadata());
+  const json* q = quantization_config(c->metadata());
   std::string source = c->metadata().source() + ", quantization_config";
   json beside;
   if (!q && other && other->is_object() && other->contains("quantization") && (*other)["quantization"].is_object()) {
@@ -302,7 +304,7 @@ Result<std::unique_ptr<Checkpoint>> present_quantized(std::unique_ptr<Checkpoint
     return c;
   }
   ISO_TRY(const Method method, method_of(*q, c->metadata().source()));
-  ISO_TRY(Promise promise, read_promise(*q, q->contains("quant_method") && (*q)["quant_method"].is_string() ? (*q)["quant_method"].get<std::string>() : "", std::move(source)));
+  ISO_TRY(Promise promise, read_promise(*q, quantization_method(*q), std::move(source)));
   promise.layers = layers_of(c->metadata());
   if (promise.method == "mxfp4") {
     ISO_CHECK_OK(check_plain(promise, *c, block_names(*c)));

@@ -14,6 +14,9 @@ bool known_quantization(std::string_view method);
 /// For messages.
 std::string quantization_names();
 
+/// Columns that share a scale in a matrix that present_quantized() put together; 0: all of a row, or it is none.
+int64_t quantized_columns(const Checkpoint&, const TensorEntry&);
+
 /// The checkpoint with its quantized matrices put together, or itself when its config.json names no known method. Fails when a matrix lacks a part or the
 /// shapes of its parts do not belong together, or when the tensors are not what the file says of method, bits, groups and modules; what it says in bits or
 /// groups that has no decoder is an error that names it. `beside`: hf_quant_config.json, which counts where config.json says nothing, or null.

@@ -72,8 +72,12 @@ void names(const json& j, std::initializer_list<const char*> keys, std::vector<s
 }
 
 Result<PromisedGroup> group_of(const json& weights, const std::string& source) {
-  PromisedGroup g{
-      .bits = {}, .group_size = {}, .type = word(weights, "type"), .strategy = word(weights, "strategy"), .block = {}};
+  PromisedGroup g{.bits = {},
+                  .group_size = {},
+                  .type = word(weights, "type"),
+                  .strategy = word(weights, "strategy"),
+                  .block = {},
+                  .targets = {}};
   ISO_TRY(g.bits, whole(weights, {"num_bits"}, source));
   ISO_TRY(g.group_size, whole(weights, {"group_size"}, source));
   ISO_TRY(g.block, block(weights, "block_structure", source));
@@ -106,6 +110,20 @@ bool means(const std::string& pattern, const std::string& module) {
 bool meant(const std::vector<std::string>& patterns, const std::string& module) {
   return std::any_of(patterns.begin(), patterns.end(), [&](const std::string& p) { return means(p, module); });
 }
+
+/// The same for who has to choose: the pattern names the module, or one that the module lies in.
+bool names_exactly(const std::string& pattern, const std::string& module) {
+  if (!means(pattern, module)) return false;
+  if (pattern.starts_with("re:")) return true;
+  const size_t layers = pattern.find("layers.");
+  const std::string tail = layers == pattern.npos ? pattern : pattern.substr(layers);
+  if (tail.find_first_of("*?[") != tail.npos)
+    return ::fnmatch(("*" + tail).c_str(), module.c_str(), 0) == 0 || ::fnmatch(("*" + tail + ".*").c_str(), module.c_str(), 0) == 0;
+  const std::string inside = "." + module + ".";
+  return tail.empty() || module.find(tail) == module.npos || inside.find("." + tail + ".") != inside.npos;
+}
+
+bool of_class(const std::string& target) { return !target.starts_with("re:") && target.find('.') == target.npos; }
 
 /// "model.layers.#.mlp.up_proj.weight": what matrices of the same kind share.
 std::string kind_of(std::string_view name) {
@@ -197,6 +215,27 @@ std::string place_of(const Checkpoint& c, const TensorEntry& e) {
   return c.files()[size_t(e.file)] + ", tensor " + quote_name(e.name);
 }
 
+const json* quantization_config(const Metadata& m) {
+  const json* const root = m.tree();
+  if (!root) return nullptr;
+  for (const json* at : {root, member(*root, "text_config")})
+    for (const char* key : {"quantization_config", "compression_config"})
+      if (const json* const q = at ? member(*at, key) : nullptr; q && q->is_object()) return q;
+  return nullptr;
+}
+
+std::string quantization_method(const json& q) { return word(q, "quant_method"); }
+
+const PromisedGroup* group_for(const Promise& p, const std::string& module) {
+  const auto named = [&](const std::string& pattern) { return names_exactly(pattern, module); };
+  if (!p.weights || std::any_of(p.kept.begin(), p.kept.end(), named)) return nullptr;
+  for (const PromisedGroup& g : p.groups)  // names go before classes
+    if (std::any_of(g.targets.begin(), g.targets.end(), [&](const std::string& t) { return !of_class(t) && named(t); })) return &g;
+  for (const PromisedGroup& g : p.groups)
+    if (g.targets.empty() || std::any_of(g.targets.begin(), g.targets.end(), of_class)) return &g;
+  return nullptr;
+}
+
 Result<Promise> read_promise(const json& q, std::string method, std::string source) {
   Promise p{.source = std::move(source), .method = std::move(method), .groups = {}, .kept = {}, .only = {}};
   names(q, {"ignore", "ignored_layers", "modules_to_not_convert", "exclude_modules"}, p.kept);
@@ -209,9 +248,8 @@ Result<Promise> read_promise(const json& q, std::string method, std::string sour
       if (!weights) continue;
       ISO_TRY(PromisedGroup g, group_of(*weights, p.source));
       p.groups.push_back(std::move(g));
-      std::vector<std::string> targets;
+      std::vector<std::string>& targets = p.groups.back().targets;
       names(group, {"targets"}, targets);
-      const auto of_class = [](const std::string& t) { return !t.starts_with("re:") && t.find('.') == t.npos; };
       classes |= targets.empty() || std::any_of(targets.begin(), targets.end(), of_class);
       p.only.insert(p.only.end(), targets.begin(), targets.end());
     }
@@ -221,7 +259,7 @@ Result<Promise> read_promise(const json& q, std::string method, std::string sour
   }
   if (p.method == "compressed-tensors" || (p.method == "modelopt" && word(q, "quant_algo").empty())) p.weights = false;
   if (p.method == "modelopt") return p;  // what it says of groups is of one of its formats, which it may mix
-  PromisedGroup g;
+  PromisedGroup g{};
   ISO_TRY(g.bits, whole(q, {"bits", "w_bit"}, p.source));
   ISO_TRY(g.group_size, whole(q, {"group_size", "q_group_size"}, p.source));
   ISO_TRY(g.block, block(q, "weight_block_size", p.source));

@@ -19,6 +19,7 @@ struct PromisedGroup {
   std::optional<int64_t> bits, group_size;  ///< group_size: columns of a scale; below 1: all of a row
   std::string type, strategy;               ///< compressed-tensors: "int" or "float"; "tensor", "channel", "group", "block" ...
   std::array<int64_t, 2> block{};           ///< rows and columns of a scale; 0: not said
+  std::vector<std::string> targets;         ///< compressed-tensors: patterns and classes of modules; empty: all
 };
 
 struct Promise {
@@ -34,6 +35,12 @@ struct Promise {
 
 /// Reads quantization_config, or what stands under "quantization" in hf_quant_config.json. Fails for sizes that are no whole numbers.
 Result<Promise> read_promise(const nlohmann::json& quantization, std::string method, std::string source);
+
+/// quantization_config, of the file or of the text model inside it; null if there is none.
+const nlohmann::json* quantization_config(const Metadata&);
+std::string quantization_method(const nlohmann::json& quantization);
+/// The group that matrices of a module ("model.layers.0.mlp.up_proj") are promised to be quantized by; null: they are promised plain.
+const PromisedGroup* group_for(const Promise&, const std::string& module);
 
 /// Do the method and the layout of a quantized matrix belong together? `codes` is the tensor that shows the layout, `where` its file and name.
 Result<void> check_kind(const Promise&, const TensorEntry& codes, Layout, const std::string& where);

@@ -48,6 +48,10 @@ class ScaleWriter {
   /// Returns the value as readers will see it.
   float put(size_t at, float scale) {
     if (type_ == DType::f32) return std::memcpy(to_ + at * 4, &scale, 4), scale;
+    if (type_ == DType::f8_e4m3) {
+      const uint8_t code = tensor::f32_to_f8_e4m3(scale);
+      return to_[at] = std::byte(code), tensor::f8_e4m3_to_f32(code);
+    }
     if (type_ == DType::f8_e8m0) return to_[at] = std::byte(std::bit_cast<uint32_t>(scale) >> 23), scale;  // powers of two only
     const uint16_t half = type_ == DType::f16 ? tensor::f32_to_f16(scale) : tensor::f32_to_bf16(scale);
     std::memcpy(to_ + at * 2, &half, 2);
@@ -112,6 +116,7 @@ bool fits(const Scheme& s, int64_t k) { return k > 0 && k % 32 == 0 && (s.column
 
 QuantizedParts parts_of(const Scheme& s, int64_t matrices, int64_t n, int64_t k, DType source) {
   QuantizedParts p{.layout = s.layout, .bits = s.bits, .matrices = matrices, .n = n, .k = k};
+  if (s.layout == Layout::floats8 && s.columns) p.block = {s.rows, s.columns};
   const bool stacked = matrices > 1;
   const int64_t words = s.layout == Layout::packed_rows ? 4 : 1;
   const auto shape = [&](int64_t rows, int64_t columns) {
@@ -123,7 +128,7 @@ QuantizedParts parts_of(const Scheme& s, int64_t matrices, int64_t n, int64_t k,
              .shape = shape(n, code_bytes(s, k) / words),
              .rank = stacked ? 3 : 2};
   const DType scale = s.layout == Layout::packed_rows ? (source == DType::f16 ? DType::f16 : DType::bf16)
-                      : s.layout == Layout::fp4       ? DType::f8_e8m0
+                      : s.layout == Layout::fp4       ? (s.columns == 16 ? DType::f8_e4m3 : DType::f8_e8m0)
                                                       : DType::f32;
   const int64_t down = ceil_div(n, s.rows), across = s.columns ? ceil_div(k, s.columns) : 1;
   p.scales = {.dtype = scale, .shape = shape(down, across), .rank = stacked ? 3 : 2};

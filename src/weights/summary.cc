@@ -1,6 +1,8 @@
 #include "weights/summary.h"
 
 #include <algorithm>
+#include <string>
+#include <utility>
 
 #include "weights/metadata.h"
 
@@ -42,6 +44,16 @@ int64_t elements(const TensorEntry& t) {
   return n;
 }
 
+/// What a tensor counts as. Bytes NAME_blocks and NAME_scales are MXFP4: two codes a byte, and what belongs to them.
+std::pair<tensor::DType, int64_t> contents(const Checkpoint& c, const TensorEntry& t) {
+  const auto beside = [&](std::string_view own, std::string_view other) {
+    return t.name.ends_with(own) && c.find(t.name.substr(0, t.name.size() - own.size()) + std::string(other));
+  };
+  if (t.dtype == tensor::DType::u8 && beside("_blocks", "_scales")) return {tensor::DType::mxfp4, 2 * elements(t)};
+  if (t.dtype == tensor::DType::u8 && beside("_scales", "_blocks")) return {tensor::DType::mxfp4, 0};
+  return {t.dtype, elements(t)};
+}
+
 }  // namespace
 
 double format_bits(DType t) {
@@ -52,9 +64,9 @@ double format_bits(DType t) {
 Summary summarize(const Checkpoint& c) {
   Summary s;
   for (const TensorEntry& t : c.tensors()) {
-    auto row = std::find_if(s.types.begin(), s.types.end(), [&](const TypeTotals& r) { return r.dtype == t.dtype; });
-    if (row == s.types.end()) row = s.types.insert(row, {.dtype = t.dtype});
-    const int64_t n = elements(t);
+    const auto [dtype, n] = contents(c, t);
+    auto row = std::find_if(s.types.begin(), s.types.end(), [d = dtype](const TypeTotals& r) { return r.dtype == d; });
+    if (row == s.types.end()) row = s.types.insert(row, {.dtype = dtype});
     row->tensors += 1, row->elements += n, row->bytes += int64_t(t.bytes);
     s.parameters += n, s.bytes += int64_t(t.bytes);
   }

@@ -158,6 +158,12 @@ class Files(Cases):
         latent = json.loads(run("inspect", "--json", os.path.join(REPO, "tests/oracle/goldens/deepseek_v3/config.json")).stdout)
         one = latent["metadata"]["kv_lora_rank"] + latent["metadata"]["qk_rope_head_dim"]
         self.assertEqual(latent["memory"][-1]["kv_bytes"], latent["config"]["context_length"] * (latent["config"]["layers"] + latent["config"]["mtp_heads"]) * one * 2)
+        for golden, token, state in (("kimi_linear", 80, 69888), ("deepseek_v2_lite", 160, 0), ("deepseek_v32", 336, 0), ("minimax_m3", 832, 0), ("mixtral", 256, 0)):
+            facts = json.loads(run("inspect", "--json", os.path.join(REPO, "tests/oracle/goldens", golden, "config.json")).stdout)["memory"][-1]
+            self.assertEqual((facts["kv_bytes"], facts["state_bytes"]), (token * facts["context"], state), golden)
+        mamba = os.path.join(REPO, "tests/oracle/goldens/mamba")
+        self.assertEqual(json.loads(run("inspect", "--json", mamba).stdout)["memory"][-1]["kv_bytes"], 0)
+        self.assertIn("Recurrent state: 15.0 KiB a sequence", run("inspect", mamba).stdout)
         unknown = run("inspect", self.path("unknown.json", b'{"architectures": ["NobodyForCausalLM"], "hidden_size": 4}'))
         self.assertEqual(unknown.returncode, 0)
         self.assertIn("cannot run: architectures names 'NobodyForCausalLM'", unknown.stdout)

@@ -66,7 +66,7 @@ tl::unexpected<Error> bad(Code code, const HostTensor& t, std::string what, std:
 
 Result<Source> check(const HostTensor& t, std::span<const int32_t> rows) {
   const tensor::Format& f = tensor::format(t.dtype);
-  if (!choice(t.dtype)) return bad(Code::unsupported, t, "this format is not a matrix weight", "convert the file to one of the formats that `isotope doctor` lists");
+  if (!choice(t.dtype)) return bad(Code::unsupported, t, "this format is not a matrix weight", "save the tensor as F32, F16 or BF16 and load that");
   if (t.rank < 1 || t.rank > 4) return bad(Code::data_loss, t, fmt::format("rank {}", t.rank), "check the file");
   int64_t source_rows = 1;
   for (int i = 0; i < t.rank; ++i) {
@@ -206,7 +206,8 @@ Result<bool> pack_all(const Source& s, PackedWeight& w, const RowsDone& done) {
 size_t packed_bytes(DType t, int64_t n, int64_t k, Precision precision) {
   const Choice* c = choice(t);
   if (!c || n < 1 || k < 1) return 0;
-  const bool exact = precision == Precision::exact, compact = c->compact != Pack::count_ && (!exact || c->compact == Pack::f8g128) && k % kernels::cpu::kScaledK == 0;
+  const bool exact = precision == Precision::exact, f8 = c->compact == Pack::f8g128;
+  const bool compact = c->compact != Pack::count_ && (!exact || f8) && (f8 || k % kernels::cpu::kScaledK == 0);  // as suits() has it
   const PackRow& p = kernels::cpu::pack_row(compact ? c->compact : exact ? c->exact : c->fast);
   return p.tile_bytes(k) * size_t((n + p.rows() - 1) / p.rows());
 }
