@@ -32,6 +32,7 @@ struct Method {
   std::string_view name;
   int bits = 4;
   bool zero_less_one = true;
+  bool symmetric = false;
   bool act_order = false;  ///< columns of a group are not neighbours; without it g_idx only repeats that they are
 };
 
@@ -142,7 +143,7 @@ class QuantizedCheckpoint final : public Checkpoint {
     Matrix m;
     m.codes = part(e.name), m.scales = part(b + ".scales"), m.zeros = part(b + ".qzeros");
     if (const TensorEntry* const groups = part(b + ".g_idx"); method.act_order) m.columns = groups;
-    m.parts = {.layout = awq ? Layout::awq : Layout::gptq, .bits = method.bits, .zero_less_one = method.zero_less_one};
+    m.parts = {.layout = awq ? Layout::awq : Layout::gptq, .bits = method.bits, .symmetric = method.symmetric, .zero_less_one = method.zero_less_one};
     const int64_t per = 32 / std::clamp(method.bits, 1, 32);
     m.parts.n = awq ? e.shape[1] * 8 : e.shape[1];
     m.parts.k = awq ? e.shape[0] : e.shape[0] * per;
@@ -271,6 +272,7 @@ Result<Method> method_of(const json& q, const std::string& source) {
     }
   if (bits && !bits->is_number_integer()) return fail(Code::data_loss, "bits is " + bits->dump().substr(0, 80), source + ", quantization_config", "use an intact config.json");
   if (bits) m.bits = int(std::clamp<int64_t>(bits->get<int64_t>(), 0, 64));
+  m.symmetric = m.name == "gptq" && q.contains("sym") && q["sym"] == true;
   m.act_order = q.contains("desc_act") && q["desc_act"] == true;
   m.zero_less_one = !(q.contains("checkpoint_format") && q["checkpoint_format"] == "gptq_v2");
   return m;

@@ -264,7 +264,7 @@ Result<void> decode_codes(const QuantizedParts& p, Grid g, const Scales& s, cons
         std::memcpy(to, &x, 4), to += 4;
         continue;
       }
-      if (v < -128 || v > 127) return bad(name, fmt::format("row {} column {}: code less zero point is {}", r, c, v));
+      if (v < -128 || v > 127) return bad(name, fmt::format("row {} column {}: code less zero point is {}{}", r, c, v, p.symmetric ? ", and config.json says \"sym\": true" : ""));
       if (c % kBlock == 0) {
         const float second = s.at(0, r, s.group(c + kGroup));
         std::memcpy(to, &scale, 4), std::memcpy(to + 4, &second, 4), to += 8;
@@ -287,7 +287,7 @@ tensor::DType decoded_type(const QuantizedParts& p) {
     return powers && columns == kBlock && g->rows == 1 && !there(p.global) ? DType::mxfp4 : columns % kGroup ? DType::f32 : DType::e2m1_g16;
   }
   if (p.bits == 4 && columns % kBlock == 0) return DType::i4_g32;
-  const bool wide = p.bits == 8 && there(p.zeros) && p.layout != Layout::bytes;  // less a zero point they may need nine bits
+  const bool wide = p.bits == 8 && there(p.zeros) && p.layout != Layout::bytes && !p.symmetric;  // less a zero point they may need nine bits
   return columns % kGroup || wide ? DType::f32 : DType::i8_g16;
 }
 

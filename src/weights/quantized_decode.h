@@ -28,6 +28,7 @@ struct QuantizedParts {
   int bits = 8;
   int64_t matrices = 1;         ///< [matrices * n, k]: experts stacked in one tensor
   int64_t n = 0, k = 0;
+  bool symmetric = false;       ///< gptq: config.json says that all zero points are the middle, so that codes less them keep eight bits
   bool zero_less_one = false;   ///< gptq: the file holds the zero point less one
   std::array<int64_t, 2> block{};  ///< floats8: rows and columns of a scale as config.json says; 0: as shapes and blocks of 128 make likely
   bool divide_by_global = false;///< fp4: the scale for all divides

@@ -317,5 +317,27 @@ TEST(Damaged, ZeroPointsThatLeaveTheRangeAreErrorsWhenRead) {
   EXPECT_EQ(values(**c, *(*c)->find("a.weight")), std::vector<float>(8 * 32, 127.5f));
 }
 
+TEST(Gptq, SymmetricCodesOfEightBitsStayEightBits) {
+  for (const bool kept : {true, false}) {  // zero points are the middle, as config.json says; or 0
+    test::TempDir dir;
+    dir.write("config.json",
+              R"({"architectures": ["LlamaForCausalLM"], "quantization_config": {"quant_method": "gptq", "bits": 8, "sym": true, "checkpoint_format": "gptq_v2"}})");
+    dir.write("model.safetensors", SafetensorsWriter().tensor("a.qweight", {8, 8}, DType::i32, std::string(256, '\xff'))
+                                       .tensor("a.qzeros", {1, 2}, DType::i32, std::string(8, kept ? '\x80' : '\0'))
+                                       .tensor("a.scales", {1, 8}, DType::f16, std::vector<float>(8, 0.5f)).bytes());
+    const auto c = open_checkpoint(dir.path(), {});
+    ASSERT_TRUE(c) << c.error().message();
+    const TensorEntry& e = *(*c)->find("a.weight");
+    EXPECT_EQ(e.dtype, DType::i8_g16);
+    if (kept) {
+      EXPECT_EQ(values(**c, e), std::vector<float>(8 * 32, 63.5f));
+      continue;
+    }
+    const auto read = (*c)->read(e);
+    ASSERT_FALSE(read);
+    for (const char* s : {"code less zero point is 255", "\"sym\""}) EXPECT_THAT(read.error().message(), HasSubstr(s));
+  }
+}
+
 }  // namespace
 }  // namespace isotope::weights
