@@ -39,7 +39,7 @@ void SimulateFlags::add(CLI::App& sub) {
             ->check(CLI::Range(int64_t{0}, int64_t{1} << 24))->capture_default_str());
   group(sub.add_option("--sim-cost", cost, "what steps take: step_us=9000,prefill_step_us=6000,token_us=20,context_ns=40,pair_ns=1.5"));
   group(sub.add_option("--sim-policy", policy, "routing: round_robin, least_requests, least_tokens")
-            ->check(CLI::IsMember({"round_robin", "least_requests", "least_tokens", "round-robin", "least-requests", "least-tokens"}))->capture_default_str());
+            ->check(CLI::IsMember(kRoutings))->capture_default_str());
   group(sub.add_flag("--sim-affinity", options.session_affinity, "turns of a session stay on its rank"));
   group(sub.add_flag("--sim-lockstep", options.lockstep, "all ranks step together; the delayer decides for all of them"));
   group(sub.add_flag("--sim-no-balance", no_balance, "in lockstep: leave the cost of prefill steps as it is"));

@@ -17,6 +17,9 @@ namespace isotope::app {
 /// "max-model-len" → "--max-model-len,--max_model_len": both spellings are accepted for every flag.
 std::string spellings(const std::string& name, const std::string& more = {});
 
+/// How requests are spread over engines, in both spellings.
+inline const std::vector<std::string> kRoutings = {"round_robin", "least_requests", "least_tokens", "round-robin", "least-requests", "least-tokens"};
+
 /// The flags that shape an engine, the same for all subcommands that run one.
 struct EngineFlags {
   EngineOptions options;

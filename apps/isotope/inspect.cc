@@ -313,7 +313,7 @@ int status(const Report& r) {
   return report(
       {Code::data_loss,
        fmt::format("{} of {} tensors have values that are no numbers: {}", r.values->bad.size(), r.values->tensors, bad_text(b)),
-       r.files->files()[size_t(b.tensor->file)] + ", tensor '" + b.tensor->name + "'",
+       weights::place_of(*r.files, *b.tensor),
        "download the files again, or convert them anew from a source without such values"});
 }
 

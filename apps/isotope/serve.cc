@@ -85,7 +85,7 @@ void add_model_flags(CLI::App& sub, Flags& f) {
   sub.add_option(spellings("data-parallel-size"), e.data_parallel_size, "engines that share the cores, the weights and the memory; 0 = ATOM_DP_SIZE")
       ->check(CLI::Range(0, 1024))->capture_default_str();
   sub.add_option(spellings("dp-load-balance"), e.dp_load_balance, "how requests are spread over them")
-      ->check(CLI::IsMember({"round_robin", "least_requests", "least_tokens", "round-robin", "least-requests", "least-tokens"}))->capture_default_str();
+      ->check(CLI::IsMember(kRoutings))->capture_default_str();
   sub.add_flag("--dp-lockstep,--dp_lockstep,--enable-dp-attention,--enable_dp_attention", f.lockstep,
                "they step together, with one verdict on when prompts are computed and their cost evened out");
   sub.add_option(spellings("state-checkpoint-interval-tokens"), f.checkpoint_interval,

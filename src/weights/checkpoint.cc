@@ -15,6 +15,8 @@
 
 namespace isotope::weights {
 
+std::string place_of(const Checkpoint& c, const TensorEntry& t) { return c.files()[size_t(t.file)] + ", tensor " + quote_name(t.name); }
+
 namespace {
 
 namespace fs = std::filesystem;
@@ -54,7 +56,7 @@ class FileCheckpoint : public Checkpoint {
       const auto [it, fresh] = index_.emplace(tensors_[i].name, i);
       if (!fresh)
         return fail(Code::data_loss, "the tensor is also in " + files()[size_t(tensors_[it->second].file)],
-                    files()[size_t(tensors_[i].file)] + ", tensor " + quote_name(tensors_[i].name),
+                    place_of(*this, tensors_[i]),
                     "remove the file that does not belong to the model");
     }
     set_vocab_size();

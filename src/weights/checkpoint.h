@@ -54,4 +54,7 @@ class Checkpoint {
 /// Opens a GGUF file (any part of a split set) or a Hugging Face directory.
 Result<std::unique_ptr<Checkpoint>> open_checkpoint(const std::string& path, const levers::Loading&);
 
+/// "DIR/model.safetensors, tensor 'name'": where an error about a tensor comes from.
+std::string place_of(const Checkpoint&, const TensorEntry&);
+
 }  // namespace isotope::weights

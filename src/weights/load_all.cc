@@ -131,15 +131,14 @@ double mib(uint64_t bytes) { return double(bytes) / double(1 << 20); }
 tl::unexpected<Error> unreadable(const Checkpoint& c, const TensorEntry& t) {
   ISO_CHECK_OK(c.check_unchanged(t));
   return fail(Code::data_loss, "a part of the file could not be read while it was being loaded",
-              c.files()[size_t(t.file)] + ", tensor " + quote_name(t.name), "check the storage device, or download the file again");
+              place_of(c, t), "check the storage device, or download the file again");
 }
 
 /// What is wrong with a tensor's contents says which tensor it is, and of which file.
 Error placed(const Checkpoint& c, const LoadJob& j, Error e) {
   const bool contents = e.code == Code::unsupported || e.code == Code::data_loss;
   if (!contents || j.tensors.empty() || (e.what + e.source).find(j.tensors[0]->name) != std::string::npos) return e;
-  const TensorEntry& t = *j.tensors[0];
-  e.source = c.files()[size_t(t.file)] + ", tensor " + quote_name(t.name) + (e.source.empty() ? "" : ", " + e.source);
+  e.source = place_of(c, *j.tensors[0]) + (e.source.empty() ? "" : ", " + e.source);
   return e;
 }
 

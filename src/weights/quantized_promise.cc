@@ -25,7 +25,9 @@ using tensor::HostTensor;
 constexpr const char* kFiles =
     "download config.json and weights of one release again, or correct config.json if the weights are right";
 
-std::string shape_text(const HostTensor& t) {
+/// Of a HostTensor or a TensorEntry.
+template <class T>
+std::string shape_text(const T& t) {
   return fmt::format("[{}]", fmt::join(std::span(t.shape).first(size_t(std::max(t.rank, 0))), ", "));
 }
 
@@ -175,12 +177,15 @@ Count count_of(const QuantizedParts& p) {
   return {s.shape[size_t(s.rank - 2)], s.shape[size_t(s.rank - 1)]};
 }
 
+bool of_floats(const QuantizedParts& p) { return p.layout == Layout::floats8 || p.layout == Layout::fp4; }
+int64_t bits_of(const QuantizedParts& p) {
+  return p.layout == Layout::floats8 || p.layout == Layout::bytes ? 8 : p.layout == Layout::fp4 ? 4 : p.bits;
+}
+
 bool keeps(const PromisedGroup& g, const QuantizedParts& p) {
   const Count c = count_of(p);
-  const bool floats = p.layout == Layout::floats8 || p.layout == Layout::fp4;
-  const int bits = p.layout == Layout::floats8 || p.layout == Layout::bytes ? 8 : p.layout == Layout::fp4 ? 4 : p.bits;
-  if (g.bits && *g.bits != bits) return false;
-  if ((g.type == "float" && !floats) || (g.type == "int" && floats)) return false;
+  if (g.bits && *g.bits != bits_of(p)) return false;
+  if ((g.type == "float" && !of_floats(p)) || (g.type == "int" && of_floats(p))) return false;
   if (g.block[0])
     return p.layout != Layout::floats8 || (c.down == ceil_div(p.n, g.block[0]) && c.across == ceil_div(p.k, g.block[1]));
   if (p.layout == Layout::floats8 && g.strategy.empty()) return true;
@@ -197,10 +202,9 @@ bool never_quantized(const TensorEntry& e, const Checkpoint& c) {
 
 tl::unexpected<Error> plain(const Promise& p, const Checkpoint& c, const TensorEntry& e, bool all) {
   const std::string how = p.groups.empty() ? "" : said(p.groups[0]);
-  const HostTensor t{.dtype = e.dtype, .data = {}, .bytes = {}, .shape = e.shape, .rank = e.rank};
   return fail(Code::data_loss,
               fmt::format("{} promises {} weights{}, the tensor is plain {} {}, and {}", p.source, p.method,
-                          how.empty() ? "" : " (" + how + ")", tensor::format(e.dtype).name, shape_text(t),
+                          how.empty() ? "" : " (" + how + ")", tensor::format(e.dtype).name, shape_text(e),
                           all ? "no matrix of the files is quantized" : "others of its kind are quantized"),
               place_of(c, e),
               all ? "if these are the unquantized weights, remove quantization_config from config.json; else put the quantized "
@@ -210,10 +214,6 @@ tl::unexpected<Error> plain(const Promise& p, const Checkpoint& c, const TensorE
 }
 
 }  // namespace
-
-std::string place_of(const Checkpoint& c, const TensorEntry& e) {
-  return c.files()[size_t(e.file)] + ", tensor " + quote_name(e.name);
-}
 
 const json* quantization_config(const Metadata& m) {
   const json* const root = m.tree();
@@ -281,7 +281,7 @@ Result<void> check_kind(const Promise& p, const TensorEntry& codes, Layout layou
   return fail(
       Code::data_loss,
       fmt::format("{} promises {} weights, the tensor is {} {}: {}", p.source, p.method, tensor::format(codes.dtype).name,
-                  shape_text({.dtype = codes.dtype, .data = {}, .bytes = {}, .shape = codes.shape, .rank = codes.rank}), found),
+                  shape_text(codes), found),
       where, kFiles);
 }
 
@@ -314,8 +314,6 @@ Result<void> check_sizes_kept(const Promise& p, const QuantizedParts& m, const s
   std::string all;
   for (const PromisedGroup& g : p.groups) all += (all.empty() ? "" : "; or ") + said(g);
   const Count c = count_of(m);
-  const int bits = m.layout == Layout::floats8 || m.layout == Layout::bytes ? 8 : m.layout == Layout::fp4 ? 4 : m.bits;
-  const bool floats = m.layout == Layout::floats8 || m.layout == Layout::fp4;
   const std::string columns = c.across == 1    ? "all columns"
                               : m.k % c.across ? fmt::format("{} groups of columns", c.across)
                                                : fmt::format("each {} columns", m.k / c.across);
@@ -323,7 +321,7 @@ Result<void> check_sizes_kept(const Promise& p, const QuantizedParts& m, const s
   return fail(Code::data_loss,
               fmt::format("{} promises {}; codes {} {} and scales {} are {} of {} bits, [{}, {}] with a scale for {}{}", p.source,
                           all, tensor::format(m.codes.dtype).name, shape_text(m.codes), shape_text(m.scales),
-                          floats ? "floats" : "whole numbers", bits, m.n, m.k, rows, columns),
+                          of_floats(m) ? "floats" : "whole numbers", bits_of(m), m.n, m.k, rows, columns),
               where, kFiles);
 }
 
@@ -357,7 +355,7 @@ Result<void> check_unannounced(const Checkpoint& c) {
         fmt::format(
             "the tensor is {} {}, which is a quantized matrix, and {} has no quantization_config that says of what method",
             tensor::format(e.dtype).name,
-            shape_text({.dtype = e.dtype, .data = {}, .bytes = {}, .shape = e.shape, .rank = e.rank}), c.metadata().source()),
+            shape_text(e), c.metadata().source()),
         place_of(c, e), "use the config.json (or hf_quant_config.json) that was published with these weights");
   }
   return {};

@@ -54,7 +54,4 @@ Result<void> check_plain(const Promise&, const Checkpoint&, const std::vector<st
 /// A checkpoint whose config.json says nothing of quantization must hold no packed matrices.
 Result<void> check_unannounced(const Checkpoint&);
 
-/// "DIR/model.safetensors, tensor 'name'"
-std::string place_of(const Checkpoint&, const TensorEntry&);
-
 }  // namespace isotope::weights
